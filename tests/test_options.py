@@ -38,6 +38,7 @@ SHARED_SIGNATURES = {
     "circuit/qasm/writer.py literal_body": "of both versions of the language; one needs the gate",
     "backends/backend.py": "what every device gives; the base may ask for less",
     "backends/cpu/executor.py lower_back": "Executor.lower_back(plan); here stages are undone as they are",
+    "backends/cpu/observable.py queues": "ObservableKernel.queues(weights); the host computes at once",
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
     "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
     "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",

@@ -114,11 +114,6 @@ class Executor(ABC):
     def is_trainable(self) -> bool:
         """Whether anything in it depends on a parameter."""
 
-    @property
-    def takes_shift(self) -> bool:
-        """Whether ``run_back`` does anything with its ``shift``."""
-        return True
-
     @abstractmethod
     def bind(self, theta: NDArray[np.float64]) -> bool:
         """Computes all matrices and phases from the parameters' values; False if one is not finite."""
@@ -162,21 +157,22 @@ class Executor(ABC):
         offset: int = 0,
         support: int = -1,
         recover: bool = True,
-        shift: float = 0.0,
+        shift: Any = 0.0,
     ) -> None:
         """Undoes the run on both shards in place, and adds 2 Re <bra|d ket> by each angle to ``gradient``.
         Of angles that are multiples of one another one may stand for all: parameters get what they should.
 
         ``offset`` and ``support`` are those of the run. Without ``recover`` the sweep ends at the first block or stage
         that depends on a parameter, and leaves nothing of use in the shards. ``shift``: the multiple of the ket that
-        is first subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``).
+        is first subtracted from the bra, which changes no derivative (see ``adjoint.sweep_back``): a number, or an
+        array of one double on the device, which may have still to compute it.
         """
 
     def queues_back(self) -> bool:
         """Whether ``queue_back`` can do what ``run_back`` does; once ``lower_back`` was called."""
         return False
 
-    def queue_back(self, ket: Any, bra: Any, support: int, out: Any) -> None:
+    def queue_back(self, ket: Any, bra: Any, support: int, shift: Any, out: Any) -> None:
         """run_back, without recovery, of the first shard of a state, with the derivatives by parameters, not angles,
         written to ``out``: an array of either precision on the device, which nothing waits for. Where ``queues_back``
         alone."""
@@ -214,20 +210,21 @@ class ObservableKernel(Protocol):
         out: Any,
         add: bool,
         values: NDArray[np.float64] | None,
-    ) -> Callable[[], None] | None:
+    ) -> None:
         """out = the sum of all strings, times their observables' weights, applied to the shard; with ``add`` it is
-        added to what is there. out is another array. The observables' values are added to ``values``, at once or, where
-        a device has still to compute them, by what is returned."""
+        added to what is there. out is another array. The observables' values are added to ``values``."""
         ...
 
-    def queues(self) -> bool:
-        """Whether ``queue`` can do what ``apply`` does."""
+    def queues(self, weights: NDArray[np.float64]) -> bool:
+        """Whether ``queue`` can do what ``apply`` does with these weights."""
         ...
 
-    def queue(self, shard: Any, out: Any, constant: float, value: Any) -> None:
-        """out = the strings of the one observable applied to the first shard of a state, and value = the observable's
-        value there, plus a constant: an array of one number, of either precision, on the device. Nothing waits for
-        it."""
+    def queue(
+        self, shard: Any, weights: NDArray[np.float64], out: Any, product: Any, constant: float = 0.0, value: Any = None
+    ) -> None:
+        """out = the strings of the one observable, times its weight, applied to the first shard of a state, and product
+        = Re <shard|out>: an array of one double on the device. value, if it is given: that plus a constant, in an array
+        of one number of either precision. Nothing waits for them."""
         ...
 
     def apply_rows(self, kets: Any, weights: NDArray[np.float64], bras: Any, values: NDArray[np.float64]) -> None:

@@ -173,14 +173,15 @@ def sweep_back(
     ket: StateVector,
     bra: StateVector,
     recover: bool = False,
-    shift: float = 0.0,
+    shift: Any = 0.0,
     bar: Progress | None = None,
 ) -> NDArray[np.float64]:
     """Undoes the program on both states, and returns this rank's part of 2 Re <bra|d ket> by each angle: float64.
 
     With ``recover`` the ket ends as it began; without, the sweep ends where the first parameter was. ``shift``: the
-    multiple of the ket that is first subtracted from the bra. That changes no derivative, because Re <ket|d ket> = 0,
-    but rounding errors are in proportion to the bra's norm, and H |psi> is mostly <H> |psi>.
+    multiple of the ket that is first subtracted from the bra, as ``Executor.run_back`` takes it. That changes no
+    derivative, because Re <ket|d ket> = 0, but rounding errors are in proportion to the bra's norm, and H |psi> is
+    mostly <H> |psi>.
     """
     gradient = np.zeros(len(program.affine.constants))
     steps, start = program.steps_back, program.start
@@ -270,13 +271,11 @@ def _gradient(
         executor.bind_back()
     if workspace.bra is None:
         workspace.bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
-    bra = workspace.bra
+    bra, product = workspace.bra, workspace.room_of_product()
     bra.layout = ket.layout
-    read = pull_back(ket, outputs, cotangents, bra, gates)
-    # A GPU has the values while the host launches the sweep.
-    early = read() if any(executor.takes_shift for _, executor, _ in program.steps_back) else None
-    swept = sweep_back(program, ket, bra, shift=early[1] if early else 0.0, bar=bar)
-    values, _ = early or read()
+    read, shift = pull_back(ket, outputs, cotangents, bra, product, gates)
+    swept = sweep_back(program, ket, bra, shift=shift, bar=bar)
+    values = read()
     gradient = ket.sum_over_ranks(program.affine.transposed(swept))
     theta = program.values(None).theta
     return values, gradient if theta is None else program.source.pulled_back(theta, gradient)
@@ -313,8 +312,9 @@ def queued_gradient(
             # The host computes what the sweep needs while the device runs.
             executor.bind_back()
             value, gradient = runner.backend.empty((), dtype), runner.backend.empty((len(theta),), dtype)
-            pull_back(bra, value)
-            executor.queue_back(ket.local, bra.local, support, gradient)
+            product = workspace.room_of_product()
+            pull_back(bra, product, value)
+            executor.queue_back(ket.local, bra.local, support, product, gradient)
         runner.workspaces.put_back(workspace)
     return None if pull_back is None else (value, gradient)
 

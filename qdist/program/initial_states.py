@@ -108,13 +108,13 @@ def _one(
         runner = program.of_states(start.layout)
         runner.hold()
         bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
-        found, shift = pull_back(ket, outputs, cotangents, bra)()
+        read, shift = pull_back(ket, outputs, cotangents, bra, bra.backend.empty((1,), np.dtype(np.float64)))
         by_angle = adjoint.sweep_back(runner, ket, bra, recover=by_state, shift=shift)
         gradient = ket.sum_over_ranks(program.affine.transposed(by_angle))
         if by_state and runner.steps_back:
             bra.layout = start.layout
     assert values.theta is not None, "values were given"
-    return found, program.source.pulled_back(values.theta, gradient), bra if by_state else None
+    return read(), program.source.pulled_back(values.theta, gradient), bra if by_state else None
 
 
 def _rows(program: Runner, params: Any, initial: Any) -> tuple[NDArray[np.float64], Iterator[StateVector]]:

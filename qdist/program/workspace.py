@@ -1,8 +1,12 @@
-"""Workspace: the two states of a gradient, which is passed to whoever computes it; and the ones that are free."""
+"""Workspace: the two states of a gradient and their product, passed to whoever computes it; and the ones that are
+free."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
+
+import numpy as np
 
 from qdist.state.statevector import StateVector
 
@@ -17,13 +21,22 @@ MOST_POOLED = 1 << 26
 
 
 class Workspace:
-    """A ket and a bra whose amplitudes are of no use any more; None where one has not been needed yet."""
+    """A ket and a bra whose amplitudes are of no use any more, and an array of one double beside them; None where one
+    has not been needed yet."""
 
-    __slots__ = ("bra", "ket")
+    __slots__ = ("bra", "ket", "product")
 
     def __init__(self) -> None:
         self.ket: StateVector | None = None
         self.bra: StateVector | None = None
+        self.product: Any = None
+
+    def room_of_product(self) -> Any:
+        """The array beside the bra: launches that are recorded once find it where it was."""
+        if self.product is None:
+            assert self.bra is not None, "made before"
+            self.product = self.bra.backend.empty((1,), np.dtype(np.float64))
+        return self.product
 
 
 class Workspaces:

@@ -197,17 +197,24 @@ def values(ket: StateVector, outputs: Sequence[Output], gates: Tail = NO_TAIL) -
 
 
 def pull_back(
-    ket: StateVector, outputs: Sequence[Output], cotangents: Sequence[Any], bra: StateVector, gates: Tail = NO_TAIL
-) -> Callable[[], tuple[list[Any], float]]:
+    ket: StateVector,
+    outputs: Sequence[Output],
+    cotangents: Sequence[Any],
+    bra: StateVector,
+    product: Any,
+    gates: Tail = NO_TAIL,
+) -> tuple[Callable[[], list[Any]], Any]:
     """bra = the pull-back of the cotangents through all outputs, up to a multiple of the ket, which changes no
-    derivative. Returns what gives the outputs' values, and the multiple of the ket to subtract from the bra, once it is
-    called: that waits for the device, and all ranks call it together. gates: as for ``values``."""
+    derivative. Returns what gives the outputs' values once it is called, which waits for the device, and the multiple
+    of the ket to subtract from the bra: a number, or ``product``, an array of one double on the device, which has still
+    to compute it. gates: as for ``values``."""
     found: list[Any] = [None] * len(outputs)
-    read: Callable[[], tuple[Any, float]] | None = None
+    read: Callable[[], Any] = list
+    shift: Any = 0.0
     expected = {k: output.observable for k, output in enumerate(outputs) if isinstance(output, Expectation)}
     if expected:
         weights = np.array([float(cotangents[k]) for k in expected])
-        read = expectation.pull_back(ket, list(expected.values()), weights, bra, gates)
+        read, shift = expectation.pull_back(ket, list(expected.values()), weights, bra, product, gates)
     else:
         bra.local.fill(0)
     for k, output in enumerate(outputs):
@@ -217,15 +224,12 @@ def pull_back(
             output.pull_back(ket, cotangents[k], bra)
             relayout(ket, bra.layout)
 
-    def finish() -> tuple[list[Any], float]:
-        if read is None:
-            return found, 0.0
-        numbers, shift = read()
-        for k, number in zip(expected, numbers.tolist()):
-            found[k] = number
-        return found, shift
+    def finish() -> list[Any]:
+        for k, number in zip(expected, read()):
+            found[k] = float(number)
+        return found
 
-    return finish
+    return finish, shift
 
 
 def _add_logical(bra: StateVector, amplitudes: NDArray[Any]) -> None:

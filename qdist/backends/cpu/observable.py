@@ -43,10 +43,10 @@ class CpuObservable:
     ) -> None:
         kernels.apply_batch(self._plan, kets, weights, bras, values)
 
-    def queues(self) -> bool:
+    def queues(self, weights: NDArray[np.float64]) -> bool:
         return False
 
-    def queue(self, shard: NDArray[Any], out: NDArray[Any], constant: float, value: NDArray[Any]) -> None:
+    def queue(self, *arguments: Any) -> None:
         raise NotImplementedError("the host computes at once: ask queues() first")
 
     def add_values(self, kets: NDArray[Any], values: NDArray[np.float64]) -> None:

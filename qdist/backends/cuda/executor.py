@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,6 @@ __all__ = ["CudaExecutor"]
 
 _MOST_ROWS = 65535
 """Rows of a batch in one launch: what a grid's second axis holds."""
-
-_STAGES_A_SHIFT = 16
-"""Taking a multiple of the ket from the bra is a pass over both; fewer stages have fewer rounding errors."""
-
-
-@cache
-def _subtract_multiple(cupy: Any) -> Any:
-    """One kernel for bra -= shift * ket, which reads each once."""
-    return cupy.ElementwiseKernel("T ket, S shift", "T bra", "bra -= shift * ket", "subtract_multiple")
 
 
 class CudaExecutor(Executor):
@@ -89,10 +80,6 @@ class CudaExecutor(Executor):
     def is_trainable(self) -> bool:
         return any(o.reads & self._trainable for _, blocks in self._stages for b in blocks for o in b.operations)
 
-    @property
-    def takes_shift(self) -> bool:
-        return self.num_stages >= _STAGES_A_SHIFT
-
     def bind(self, theta: np.ndarray) -> bool:
         if not np.isfinite(theta).all():
             return False
@@ -143,25 +130,26 @@ class CudaExecutor(Executor):
         offset: int = 0,
         support: int = -1,
         recover: bool = True,
-        shift: float = 0.0,
+        shift: Any = 0.0,
     ) -> None:
         check_size(ket.size, 1 << self._num_bits, "the shard")
         check_size(bra.size, ket.size, "the bra")
         check_size(len(gradient), len(self._angles), "the gradient")
         check_first(offset, ket.size)
-        self._shift(ket[None], bra[None], np.array([shift]))
         self.bind_back()
-        self._lowered_back().run(ket, bra, self._angles[None], gradient[None], offset, support, recover)
+        back = self._lowered_back()
+        shifts = back.sent(np.array([shift])) if isinstance(shift, float) else shift
+        back.run(ket, bra, self._angles[None], gradient[None], offset, support, recover, shifts)
 
     def queues_back(self) -> bool:
-        return not self.takes_shift and self._combination is not None
+        return self._combination is not None
 
-    def queue_back(self, ket: Any, bra: Any, support: int, out: Any) -> None:
+    def queue_back(self, ket: Any, bra: Any, support: int, shift: Any, out: Any) -> None:
         check_size(ket.size, 1 << self._num_bits, "the shard")
         check_size(bra.size, ket.size, "the bra")
         assert self._combination is not None, "queues_back says whether"
         self.bind_back()
-        self._lowered_back().queue(ket, bra, support, self._combination, out)
+        self._lowered_back().queue(ket, bra, support, shift, self._combination, out)
 
     @cached_property
     def _combination(self) -> Combination | None:
@@ -175,22 +163,13 @@ class CudaExecutor(Executor):
         check_size(bras.size, kets.size, "the bras")
         if gradients.shape != angles.shape:
             raise ValueError(f"gradients have the shape of the angles, {angles.shape}; got {gradients.shape}")
-        self._shift(kets, bras, shifts)
         back = self._lowered_back()
         rows = min(_MOST_ROWS, back.most_rows)
         for first in range(0, len(angles), rows):
             some = slice(first, first + rows)
             back.bind(angles[some])
             self._sweep_is_bound = False
-            back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False)
-
-    def _shift(self, kets: Any, bras: Any, shifts: np.ndarray) -> None:
-        """Takes the multiple of its ket from each row's bra, where that costs little beside the sweeps that follow."""
-        if not self.takes_shift or not shifts.any():
-            return
-        with self._cupy.cuda.Device(self._device):
-            rows = self._cupy.asarray(shifts.astype(kets.real.dtype))[:, None]
-            _subtract_multiple(self._cupy)(kets, rows, bras)
+            back.run(kets[some], bras[some], angles[some], gradients[some], 0, 0, False, back.sent(shifts[some]))
 
     def lower_back(self, plan: Backward) -> None:
         if self._sweep is None:

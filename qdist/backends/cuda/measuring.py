@@ -14,6 +14,7 @@ from qdist.backends.cuda.compiler import kernel
 __all__ = [
     "BLOCKS",
     "Combination",
+    "add_up",
     "beside",
     "blocks",
     "count",
@@ -98,6 +99,15 @@ class Combination:
         check_size(out.size, self._count, "out")
         single = np.int32(out.dtype == np.float32)
         run("combine", shard, (self._count,), numbers, *self._tables, out, single, module="moves")
+
+
+def add_up(shard: Any, numbers: Any, out: Any, constant: float = 0.0, value: Any = None) -> None:
+    """Queues out[0] = the sum of doubles, in a fixed order, and, if it is asked for, value = that plus a constant, in
+    either precision: arrays beside a shard."""
+    check_size(out.size, 1, "out")
+    single = np.int32(value is not None and value.dtype == np.float32)
+    more = out, np.float64(constant), np.uint64(0) if value is None else value, single
+    run("add_up", shard, (1,), numbers, count(numbers), *more, module="moves")
 
 
 def count(things: Any) -> np.int32:

@@ -6,15 +6,13 @@ tile has is gathered from memory, string by string.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.checks import check_first, check_mask, check_size
-from qdist.backends.cuda.measuring import Combination, beside, blocks, count, empty, inner, launch, run, totals
+from qdist.backends.cuda.measuring import add_up, beside, blocks, count, empty, inner, launch, run, totals
 from qdist.backends.cuda.pauli_tiles import TilePass, apply_pass, pass_value, tile_passes
 
 __all__ = ["PauliPlan"]
@@ -51,7 +49,6 @@ class PauliPlan:
         self._num_y = np.array([(int(a) & int(b)).bit_count() for a, b in zip(x, z)], np.int64)
         self._factors = coefficients * np.array([1, 1j, -1, -1j])[self._num_y % 4]
         self._kept: Any = None
-        self._total: tuple[float, Combination] | None = None
         self._groups: list[tuple[int, NDArray[np.int64]]] = []
         most = _WIDTHS[-1]
         for flips in np.unique(x):
@@ -113,52 +110,47 @@ class PauliPlan:
         out: Any,
         add: bool,
         values: NDArray[np.float64] | None,
-    ) -> Callable[[], None] | None:
+    ) -> None:
         self._check(shard, first)
         check_size(out.size, shard.size, "out")
         check_size(len(weights), self.observables, "weights")
         if values is not None:
             check_size(values.size, self.observables, "values")
         passes, wide, factors = self._passes(weights)
-        # One observable alone has its value in the product, which the last pass completes. It is divided by its weight
-        # again: one that is close to zero, or huge, would take its digits along.
-        alone = values is not None and self.observables == 1 and 1e-6 < abs(weights[0]) < 1e6 and not add
-        found: Any = None
-        for k, one in enumerate(passes):
-            found = apply_pass(one, shard, first, add, out, alone and k + 1 == len(passes) and not len(wide))
-            add = True
+        alone = values is not None and not add and self._has_value_in_product(weights)
+        found = _apply_passes(passes, shard, first, add, out, alone and not len(wide))
+        add = add or bool(passes)
         if len(wide) or not add:
             x, z, numbers = _on_device(shard, self._x[wide], self._z[wide], factors[wide].view(np.float64))
             sizes = np.uint64(shard.size), np.uint64(first)
             more = x, z, numbers, count(wide), np.int32(add), out
             launch("apply_paulis", shard, shard.size, shard, *sizes, *more, module="pauli")
         if values is None:
-            return None
-        if found is not None:
-            return partial(_add_quotient, found, weights[0], values)
+            return
         if alone:
-            values[0] += inner(shard, out).real / weights[0]
+            product = inner(shard, out).real if found is None else float(found.get().sum())
+            values[0] += product / weights[0]
         else:
             self.add_expectations(shard, first, values)
-        return None
 
-    def queues(self) -> bool:
-        if self.observables != 1:
+    def queues(self, weights: NDArray[np.float64]) -> bool:
+        if not self._has_value_in_product(weights):
             return False
-        passes, wide, _ = self._passes(np.ones(1))
+        passes, wide, _ = self._passes(weights)
         return bool(passes) and not len(wide)
 
-    def queue(self, shard: Any, out: Any, constant: float, value: Any) -> None:
+    def queue(
+        self, shard: Any, weights: NDArray[np.float64], out: Any, product: Any, constant: float = 0.0, value: Any = None
+    ) -> None:
         self._check(shard, 0)
         check_size(out.size, shard.size, "out")
-        passes, _, _ = self._passes(np.ones(1))
-        for k, one in enumerate(passes):
-            found = apply_pass(one, shard, 0, k > 0, out, k + 1 == len(passes))
-        total = self._total  # Read once: another thread may put that of another constant there.
-        if total is None or total[0] != constant:
-            nothing, every = np.zeros(len(found), np.int64), np.arange(len(found))
-            total = self._total = constant, Combination(nothing, every, np.ones(len(found)), np.array([constant]))
-        total[1].run(shard, found, value)
+        passes, _, _ = self._passes(weights)
+        add_up(shard, _apply_passes(passes, shard, 0, False, out, True), product, constant, value)
+
+    def _has_value_in_product(self, weights: NDArray[np.float64]) -> bool:
+        """One observable alone has, and the last pass completes it. It is divided by its weight again: one that is
+        close to zero, or huge, would take its digits along."""
+        return self.observables == 1 and bool(1e-6 < abs(weights[0]) < 1e6)
 
     def _check(self, shard: Any, first: int) -> None:
         """A shard of the size that the plan is for."""
@@ -207,8 +199,12 @@ class PauliPlan:
         np.add.at(values.T, self._observable, found.get().T)
 
 
-def _add_quotient(sums: Any, divisor: float, values: NDArray[np.float64]) -> None:
-    values[0] += float(sums.get().sum()) / divisor
+def _apply_passes(passes: list[TilePass], shard: Any, first: int, add: bool, out: Any, wanted: bool) -> Any:
+    """``apply_pass`` of all of them; the last one completes what is wanted."""
+    found = None
+    for k, one in enumerate(passes):
+        found = apply_pass(one, shard, first, add or k > 0, out, wanted and k + 1 == len(passes))
+    return found
 
 
 def _on_device(shard: Any, *arrays: NDArray[Any]) -> list[Any]:

@@ -39,7 +39,7 @@ class TilePass:
     tiles: int
     groups: NDArray[Any]
     diagonal: int
-    """So many groups, the first ones, flip nothing and have real factors."""
+    """So many groups, the last ones, flip nothing and have real factors."""
     strings: NDArray[Any]
     on_devices: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False)
     """Copies of the tables on the GPUs where they were needed, by number."""
@@ -65,7 +65,8 @@ def tile_passes(
     than a tile has. factors: with an i for every Y."""
     if bits < _TILE_BITS:
         return [], np.arange(len(x))
-    flips = sorted({int(m) for m in x}, key=lambda m: (m >> _LOW_BITS, m))
+    every = {int(m) for m in x}
+    flips = sorted(every - {0}, key=lambda m: (m >> _LOW_BITS, m))
     room = _TILE_BITS - _LOW_BITS
     chosen: list[tuple[int, list[int]]] = []
     for mask in flips:
@@ -78,6 +79,10 @@ def tile_passes(
         else:
             tile, masks = chosen[fitting]
             chosen[fitting] = (tile | high, [*masks, mask])
+    if 0 in every:
+        # In the last pass: what they add may be the largest part, and is rounded with all that comes after.
+        tile, masks = chosen.pop() if chosen else (0, [])
+        chosen.append((tile, [*masks, 0]))
     passes = [_tile_pass(bits, tile << _LOW_BITS, masks, x, z, factors) for tile, masks in chosen]
     done = {mask for _, masks in chosen for mask in masks}
     return passes, np.array([k for k, mask in enumerate(x.tolist()) if mask not in done], np.int64)
@@ -93,8 +98,8 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     def near(mask: int) -> int:
         return sum(1 << k for p, k in bit.items() if mask >> p & 1)
 
-    # Strings by (flips, whether imaginary) and by the signs of a thread's amplitudes; those without either come first.
-    shared: dict[tuple[int, int], dict[int, list[String]]] = {(0, 0): {}}
+    # Strings by (flips, whether imaginary) and by the signs of a thread's amplitudes; those without either come last.
+    shared: dict[tuple[int, int], dict[int, list[String]]] = {}
     for k in np.flatnonzero(np.isin(x, np.array(masks, np.uint64))).tolist():
         flips, signs = int(x[k]), int(z[k])
         low = near(signs)
@@ -108,13 +113,14 @@ def _tile_pass(bits: int, tile: int, masks: list[int], x: NDArray[Any], z: NDArr
     groups: list[tuple[int, int, int, int, int]] = []
     strings: list[String] = []
     diagonal = 0
-    for (flips, imaginary), by_signs in shared.items():
-        for register_signs, same, other in _pairs(by_signs):
+    for (flips, imaginary), by_signs in sorted(shared.items(), key=lambda item: item[0] == (0, 0)):
+        pairs = _pairs(by_signs)
+        for register_signs, same, other in pairs:
             middle = len(strings) + len(same)
             strings += [*same, *other]
             groups.append((flips, register_signs, imaginary, middle, len(strings)))
         if (flips, imaginary) == (0, 0):
-            diagonal = len(groups)
+            diagonal = len(pairs)
     threads = np.zeros(1, np.uint64)
     for position in positions[:-_HELD_BITS]:
         threads = np.concatenate([threads, threads | np.uint64(1 << position)])

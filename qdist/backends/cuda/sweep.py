@@ -17,6 +17,7 @@ from qdist.backends.cuda.lowering.inverse import undone
 from qdist.backends.cuda.lowering.patterns import Multiples
 from qdist.backends.cuda.lowering.records import SWEEP
 from qdist.backends.cuda.measuring import Combination
+from qdist.backends.cuda.staging import Kept, staging
 from qdist.backends.cuda.target import CudaTarget
 from qdist.backends.cuda.wide import WideGate
 from qdist.circuit import AffineMap
@@ -88,10 +89,11 @@ class CudaSweep:
         self._sum_kernels: dict[int, Any] = {}
         self._schedules: dict[tuple[int, int, bool], _Schedule] = {}
         self._rooms: dict[int, Any] = {}
+        self._shift: Kept | None = None
         self._graphs = Graphs()
         # Filled once, and what changes from launch to launch is set in place: a launch copies it.
         fixed = {name: self._launcher.array(name).data.ptr for name in ("parities", "weighs")}
-        self._record = SWEEP.filled({"bra": 0, "partial": 0, "num_sums": 0, "keep": 0, **fixed})
+        self._record = SWEEP.filled({"bra": 0, "partial": 0, "shifts": 0, "num_sums": 0, "keep": 0, **fixed})
         self._record_bytes = as_bytes(self._record)
 
     @property
@@ -114,19 +116,34 @@ class CudaSweep:
         offset: int,
         support: int,
         recover: bool,
+        shifts: Any = None,
     ) -> None:
         """Undoes a run for each row of angles, which are bound, and adds 2 Re <bra|d ket> by each angle to the row of
         ``gradients``.
 
-        The arguments are those of ``CudaExecutor.run_back``. The sums come to the host in one copy.
+        The arguments are those of ``CudaExecutor.run_back``; shifts: a double for each row, on the GPU. The sums come
+        to the host in one copy.
         """
         rows = len(angles)
         if not self._schedule(support, rows, recover).steps or rows == 0:
             return
         with self._cupy.cuda.Device(self._device):
-            found = self._queued(kets, bras, rows, offset, support, recover).get().reshape(rows, -1)
+            found = self._queued(kets, bras, rows, offset, support, recover, shifts).get().reshape(rows, -1)
         for row, own, gradient in zip(found, angles, gradients):
             self._tables.gradients.add(row, own, gradient)
+
+    def sent(self, shifts: np.ndarray) -> Any:
+        """Shifts of rows on the GPU, that of one row where the last one was; None if they are zeros."""
+        if not shifts.any():
+            return None
+        with self._cupy.cuda.Device(self._device):
+            stage = staging(self._device)
+            stage.room(shifts.nbytes)[:] = shifts.view(np.uint8)
+            if len(shifts) > 1:
+                return stage.send()
+            if self._shift is None:
+                self._shift = Kept(shifts.nbytes)
+            return stage.send(self._shift.taken())
 
     def combination(self, affine: AffineMap) -> Combination | None:
         """What the sums mean for the parameters that angles follow from, where that is the same for all values."""
@@ -144,17 +161,18 @@ class CudaSweep:
         constants = np.zeros(affine.num_parameters)
         return Combination(affine.parameters[chosen], np.repeat(sums, lengths), weights, constants)
 
-    def queue(self, ket: Any, bra: Any, support: int, combination: Combination, out: Any) -> None:
+    def queue(self, ket: Any, bra: Any, support: int, shift: Any, combination: Combination, out: Any) -> None:
         """Undoes a run of bound angles from its beginning on, as ``run`` does, and has the derivatives by parameters
         written to ``out``, on the GPU."""
         with self._cupy.cuda.Device(self._device):
             if self._schedule(support, 1, False).steps:
-                combination.run(ket, self._queued(ket, bra, 1, 0, support, False), out)
+                combination.run(ket, self._queued(ket, bra, 1, 0, support, False, shift), out)
             else:
                 out.fill(0)
 
-    def _queued(self, kets: Any, bras: Any, rows: int, offset: int, support: int, recover: bool) -> Any:
+    def _queued(self, kets: Any, bras: Any, rows: int, offset: int, support: int, recover: bool, shifts: Any) -> Any:
         """The sums of all rows, which the GPU has still to compute."""
+        shifts_at = 0 if shifts is None else shifts.data.ptr
         schedule, cupy = self._schedule(support, rows, recover), self._cupy
         num_sums = rows * max(self._tables.num_sums, 1)
         numbers = num_sums + (sum(schedule.sizes) if schedule.is_together else 0)
@@ -163,28 +181,40 @@ class CudaSweep:
             if numbers not in self._rooms:
                 self._rooms = {numbers: cupy.empty(numbers)}
             room = self._rooms[numbers]
-            key = kets.data.ptr, bras.data.ptr, room.data.ptr, offset, support, recover
-            self._graphs.run(key, lambda: self._launch(kets, bras, room, 1, offset, schedule, recover))
+            key = kets.data.ptr, bras.data.ptr, room.data.ptr, offset, support, recover, shifts_at
+            self._graphs.run(key, lambda: self._launch(kets, bras, room, 1, offset, schedule, recover, shifts_at))
         else:
             room = cupy.empty(numbers)
-            self._launch(kets, bras, room, rows, offset, schedule, recover)
+            self._launch(kets, bras, room, rows, offset, schedule, recover, shifts_at)
         return room[:num_sums]
 
     def _launch(
-        self, kets: Any, bras: Any, room: Any, rows: int, offset: int, schedule: _Schedule, recover: bool
+        self,
+        kets: Any,
+        bras: Any,
+        room: Any,
+        rows: int,
+        offset: int,
+        schedule: _Schedule,
+        recover: bool,
+        shifts_at: int,
     ) -> None:
-        """room: for the sums of all stages, and behind them, if they fit together, each stage's parts of them."""
+        """room: for the sums of all stages, and behind them, if they fit together, each stage's parts of them.
+        shifts_at: the address of the rows' shifts, or 0; the first stage that has tiles subtracts them, which is no
+        later than any derivative: what wide gates do to ket and bra they do to the difference."""
         steps, sizes = schedule.steps, schedule.sizes
         end, num_sums = len(steps), rows * max(self._tables.num_sums, 1)
         room.fill(0)
         sums, at = room[:num_sums].reshape(rows, -1), room.data.ptr + room.itemsize * num_sums
         norms: list[_KeptNorm] = []
         for k, (step, support_before) in enumerate(steps):
-            # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep.
+            # Where stages skip tiles, the shards hold values there that mean nothing, and have no norm to keep. A shift
+            # changes the bra's.
             if (
                 rows == 1
                 and end >= _STAGES_A_NORM
-                and k % _STAGES_A_NORM == 0
+                and k % _STAGES_A_NORM == 1
+                and not shifts_at
                 and support_before == (1 << self._num_bits) - 1
             ):
                 for norm in norms:
@@ -197,7 +227,9 @@ class CudaSweep:
                 own = None if schedule.is_together else self._cupy.zeros(sizes[k])
                 partial = at if own is None else own.data.ptr
                 at += room.itemsize * sizes[k]
-                self._undo(step, kets, bras, offset, support_before, rows, sums, partial, recover or k + 1 < end)
+                keep = recover or k + 1 < end
+                self._undo(step, kets, bras, offset, support_before, rows, sums, partial, keep, shifts_at)
+                shifts_at = 0
 
     def _schedule(self, support: int, rows: int, recover: bool) -> _Schedule:
         key = support, rows, recover
@@ -224,6 +256,7 @@ class CudaSweep:
         sums: Any,
         partial: int,
         keep: bool,
+        shifts_at: int,
     ) -> None:
         """partial: the address of zeros of ``_partial_size``."""
         launcher, warps = self._launcher, self._warps(number)
@@ -232,7 +265,7 @@ class CudaSweep:
         places, shared_bytes = self._resident[number]
         sweep = self._record
         sweep["bra"], sweep["partial"] = bras.data.ptr, partial
-        sweep["num_sums"], sweep["keep"] = count, keep
+        sweep["shifts"], sweep["num_sums"], sweep["keep"] = shifts_at, count, keep
         more = self._record_bytes, places
         launcher.launch(number, kets, offset, support, (blocks, rows), more, shared_bytes)
         if count:

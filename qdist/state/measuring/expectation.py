@@ -50,6 +50,7 @@ Observable: TypeAlias = (
 MOST_PLANS = 32
 """Plans of observables that are kept with their kernels: they depend on nothing but what is in the key, and training
 asks for the same one thousands of times."""
+_ONE = np.ones(1)
 _lowered: Recent[LoweredObservables] = Recent(MOST_PLANS)
 _sums: Recent[PauliSum] = Recent(MOST_PLANS)
 
@@ -172,8 +173,7 @@ def apply_and_expect(
         raise StateError(f"{len(observables)} observables need as many cotangents; got shape {weights.shape}")
     found = lowered(sv, [as_pauli_sum(o, sv.num_qubits) for o in observables], True, gates, products=True)
     values = np.zeros(len(observables))
-    for add_late in _apply(sv, found, weights, out, values):
-        add_late()
+    _apply(sv, found, weights, out, values)
     return sv.sum_over_ranks(values)
 
 
@@ -182,38 +182,43 @@ def pull_back(
     observables: Sequence[Observable],
     cotangents: NDArray[np.float64],
     out: Shards,
+    product: Any,
     gates: Tail = NO_TAIL,
-) -> Callable[[], tuple[NDArray[np.float64], float]]:
+) -> tuple[Callable[[], NDArray[np.float64]], Any]:
     """``apply_and_expect`` for derivatives in a normalised state, where multiples of the identity have no
     derivative: ``out`` leaves them out, so that they do not amplify rounding errors.
 
+    product: an array of one double on the state's device.
+
     Returns:
-        What gives the expectation values, and Re <psi|out>, once it is called: that waits for the device.
+        What gives the expectation values once it is called, which waits for the device; and Re <psi|out>: a number, or
+        ``product``, where the device has still to compute it.
     """
     sums = [as_pauli_sum(o, sv.num_qubits) for o in observables]
     found = lowered(sv, sums, True, gates, products=True, traceless=True)
+    if found.queues(sv, cotangents):
+        out.layout = sv.layout
+        found.kernels[0].queue(sv.local, cotangents, out.local, product)
+        return lambda: product.get() / cotangents + found.constants, product
     values = np.zeros(len(observables))
-    late = _apply(sv, found, cotangents, out, values)
-
-    def read() -> tuple[NDArray[np.float64], float]:
-        for add_late in late:
-            add_late()
-        sv.sum_over_ranks(values)
-        return values + found.constants, float(cotangents @ values)
-
-    return read
+    _apply(sv, found, cotangents, out, values)
+    sv.sum_over_ranks(values)
+    return lambda: values + found.constants, float(cotangents @ values)
 
 
-def queued_pull_back(sv: Shards, observable: Observable, gates: Tail = NO_TAIL) -> Callable[[Shards, Any], None] | None:
+def queued_pull_back(
+    sv: Shards, observable: Observable, gates: Tail = NO_TAIL
+) -> Callable[[Shards, Any, Any], None] | None:
     """``pull_back`` of one observable with the weight 1 where the state's device needs nobody for it: what queues it,
-    given the state to write to and an array on the device for the value; else None. sv: as the state will be."""
+    given the state to write to and arrays on the device for Re <psi|out> and for the value; else None. sv: as the state
+    will be."""
     found = lowered(sv, [as_pauli_sum(observable, sv.num_qubits)], True, gates, products=True, traceless=True)
-    if sv.comm.size > 1 or len(found.kernels) != 1 or found.wide or not found.kernels[0].queues():
+    if not found.queues(sv, _ONE):
         return None
 
-    def queue(out: Shards, value: Any) -> None:
+    def queue(out: Shards, product: Any, value: Any) -> None:
         out.layout = sv.layout
-        found.kernels[0].queue(sv.local, out.local, float(found.constants[0]), value)
+        found.kernels[0].queue(sv.local, _ONE, out.local, product, float(found.constants[0]), value)
 
     return queue
 
@@ -229,6 +234,11 @@ class LoweredObservables:
     """Strings that flip more qubits than can be close; they come first, under the present layout."""
     constants: NDArray[np.float64]
     """The coefficient of the identity of each observable, where it is not among the strings."""
+
+    def queues(self, sv: Shards, weights: NDArray[np.float64]) -> bool:
+        """Whether one kernel has all there is to do, and nobody waits for its device."""
+        alone = sv.comm.size == 1 and sv.shard_bits == sv.num_qubits and len(self.kernels) == 1 and not self.wide
+        return alone and self.kernels[0].queues(weights)
 
 
 def lowered(
@@ -265,26 +275,23 @@ def _apply(
     weights: NDArray[np.float64],
     out: Shards,
     values: NDArray[np.float64] | None,
-) -> list[Callable[[], None]]:
-    """The present layout comes last, so that ``out`` takes part in one exchange less than the state. Returns what adds
-    values that come later."""
+) -> None:
+    """The present layout comes last, so that ``out`` takes part in one exchange less than the state."""
     if out is sv:
         raise StateError(f"out must be another state of the same size and dtype; got {out!r} itself")
     check_alike("a product with an observable", sv, out)
     home, started = sv.layout, False
-    late: list[Callable[[], None]] = []
     for group, kernel in zip(observables.groups[1:], observables.kernels[1:]):
         _move_to((sv, out) if started else (sv,), group)
         out.layout = group.layout
-        late += _add_products(kernel, sv, weights, out, started, values)
+        _add_products(kernel, sv, weights, out, started, values)
         started = True
     if started:
         relayout((sv, out), home)
     out.layout = home
-    late += _add_products(observables.kernels[0], sv, weights, out, started, values)
+    _add_products(observables.kernels[0], sv, weights, out, started, values)
     for wide in observables.wide:
         wide.apply(sv, weights, out, values)
-    return late
 
 
 def _add_products(
@@ -294,12 +301,10 @@ def _add_products(
     out: Shards,
     add: bool,
     values: NDArray[np.float64] | None,
-) -> list[Callable[[], None]]:
-    """out = the product of one group's strings with the state; with ``add`` it is added to what is there. Returns what
-    adds values that come later."""
-    shards = zip(sv.shards(), out.shards())
-    found = [kernel.apply(shard, first, weights, result, add, values) for (first, shard), (_, result) in shards]
-    return [add_late for add_late in found if add_late is not None]
+) -> None:
+    """out = the product of one group's strings with the state; with ``add`` it is added to what is there."""
+    for (first, shard), (_, result) in zip(sv.shards(), out.shards()):
+        kernel.apply(shard, first, weights, result, add, values)
 
 
 def _move_to(states: Sequence[Shards], group: LayoutGroup) -> None:

@@ -46,9 +46,7 @@ class WideStrings:
         size = piece_size(sv)
         result = sv.backend.empty((2 * size,), sv.dtype)
         for doubled, first, both in self._pairs(sv):
-            add_late = self.plan.apply(both, doubled, weights, result, False, found)
-            if add_late is not None:
-                add_late()
+            self.plan.apply(both, doubled, weights, result, False, found)
             out.local[first - start :][:size] += result[:size]
         if values is not None and found is not None:
             values += found / 2

@@ -94,7 +94,13 @@ class BackInterpreter(Interpreter):
             groups += [(b, single + b, single + b + 1) for b in range(4)]
         none = np.zeros(self.count, np.int64)
         groups = [((self.setting >> b & 1), *of) for b, *of in groups] + [(none, *take(2))]
-        groups += [(signs >> self.setting & 1, *of) for signs, *of in (take(3) for _ in range(int(op["word"])))]
+        first, end = take(2)
+        records = self.arrays["parities"][first:end].tolist()
+        for (threads, result, far_mask), (flags, _, bits) in zip(records[::2], records[1::2]):
+            odd = parity(thread & threads)[:, None] ^ (where & far_mask).bit_count() & 1
+            odd = odd ^ parity(self.setting & flags)
+            factor = np.array(bits, self.tables.binding.turn).view(self.tables.binding.real)
+            self._add(number, result, factor * (w * (1 - 2 * odd)).sum())
         for odd_here, first, end in groups:
             for threads, result, far_mask in self.arrays["parities"][first:end].tolist():
                 if result < 0:

@@ -1,6 +1,7 @@
 """The tables of the adjoint sweep, interpreted in NumPy, against the CPU's adjoint and the reference: no GPU needed."""
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +91,34 @@ def test_every_gate_with_angles_in_many_places(name: str, dtype: str) -> None:
     every = list(itertools.permutations(range(N), gate.num_qubits))
     chosen = np.random.default_rng(5).permutation(len(every))[:6]
     check(everywhere(gate, [every[k] for k in chosen]), dtype)
+
+
+@both
+def test_an_angle_that_many_phases_share_is_one_sum_a_block(dtype: str) -> None:
+    """Whatever multiples of it they have; angles of their own, and what two angles share, stay sums by themselves."""
+    n, (a, b, c) = 9, qd.ParameterVector("t", 3)
+    rng = np.random.default_rng(2)
+    edges = list(itertools.combinations(range(n), 2))
+    circuit = qd.Circuit(n)
+    for q in range(n):
+        circuit.u(*rng.uniform(-3, 3, 3), q)
+    for k, (p, q) in enumerate(edges):
+        circuit.rzz(a * float(rng.normal()), p, q)
+        if k % 5 == 0:
+            circuit.cp(b - 0.3 * c, p, q)
+    circuit.rz(c, range(0, n, 2)).ry(b, range(n))
+    check(circuit, dtype)
+    kind, pair = np.dtype(dtype), shapes(dtype, (6, 4, 1))
+    chain = qd.Circuit(n).h(range(n))
+    for p, q in edges:
+        chain.rzz(a, p, q)
+    check(chain.rx(b, range(n)), dtype, pair)
+    plan = make_plan(chain, kind, [tile_level(n, pair[0])], target=target_of(kind, pair[0]))
+    (segment,) = plan.segments
+    tables = BackTables(n, kind, segment.stages, pair[1], multiples(chain.affine()))
+    weighed = [op for op in tables.arrays()["ops"] if int(op["kind"]) == OPS["weigh"]]
+    own = Counter(result for _, result, _ in tables.arrays()["parities"].tolist() if result >= 0)
+    assert 0 < len(own) <= len(weighed) < len(edges)
 
 
 @both

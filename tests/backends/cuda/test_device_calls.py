@@ -11,7 +11,8 @@ import pytest
 from pinned import add_pinned, launched
 
 import qdist as qd
-from qdist.backends.cuda import compiler, pauli_tiles
+from qdist.backends.cuda import compiler, pauli, pauli_tiles
+from qdist.backends.cuda.sweep import CudaSweep
 from qdist.program import adjoint
 
 CARD = {
@@ -151,8 +152,8 @@ def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) 
         replays.clear()
         program.value_and_grad(energy, theta + shift)
         # Bound values go there twice, forward and back; the value and the sums of all derivatives come back. The
-        # launches of either way are one, beside those of the observable.
-        assert calls == {"upload": 2, "download": 2, "graph": 2, "apply_tiles": calls["apply_tiles"]}
+        # launches of either way are one, beside those of the observable, whose value the sweep reads there.
+        assert calls == {"upload": 2, "download": 2, "graph": 2, "apply_tiles": calls["apply_tiles"], "add_up": 1}
         # With two that set memory to zero, and one that sets the first amplitude.
         assert sum(replays) == stages + 3
 
@@ -168,7 +169,60 @@ def test_a_queued_gradient_downloads_nothing(device: None) -> None:
         calls.clear()
         found = adjoint.queued_gradient(program, output, theta + shift, np.dtype(np.float32))
         assert [(part.shape, part.dtype) for part in found] == [((), np.float32), ((8,), np.float32)]
-        assert calls == {"upload": 2, "graph": 2, "combine": 2, "apply_tiles": calls["apply_tiles"]}
+        assert calls == {"upload": 2, "graph": 2, "add_up": 1, "combine": 1, "apply_tiles": calls["apply_tiles"]}
+
+
+def test_the_first_launch_of_the_sweep_reads_the_value_on_the_device(
+    device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few stages there are, in both ways to a gradient; the launches after it have nothing to subtract."""
+    circuit, energy = ising(14)
+    program = qd.compile(circuit, device="cuda:0")
+    products, shifts = [], []
+
+    def add_up(shard: Any, numbers: Any, out: Any, *value: Any) -> None:
+        products.append(out.data.ptr)
+
+    def undo(self: CudaSweep, number: int, *arguments: Any) -> None:
+        shifts.append(arguments[-1])
+
+    monkeypatch.setattr(pauli, "add_up", add_up)
+    monkeypatch.setattr(CudaSweep, "_undo", undo)
+    program.value_and_grad(energy, np.ones(8))
+    assert len(shifts) > 1
+    assert shifts == [*products, *[0] * (len(shifts) - 1)]
+    shifts.clear()
+    products.clear()
+    assert adjoint.queued_gradient(program, qd.Expectation(energy), np.ones(8), np.dtype(np.float32)) is not None
+    assert shifts == [*products, *[0] * (len(shifts) - 1)]
+
+
+def test_shifts_of_several_observables_and_of_rows_go_there_before_the_sweep(
+    device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has their sum, a number a row."""
+    circuit, energy = ising(14)
+    program = qd.compile(circuit, device="cuda:0")
+    found = []
+
+    def run(self: CudaSweep, *arguments: Any) -> None:
+        found.append(arguments[-1].view(np.float64).tolist())
+
+    def values(self: pauli.PauliPlan, shard: Any, first: int, out: np.ndarray) -> None:
+        out += 0.5 + np.arange(len(out))
+
+    def rows(self: pauli.PauliPlan, kets: Any, out: np.ndarray) -> None:
+        out += 0.5 + np.arange(out.size).reshape(out.shape)
+
+    monkeypatch.setattr(CudaSweep, "run", run)
+    monkeypatch.setattr(pauli.PauliPlan, "add_expectations", values)
+    monkeypatch.setattr(pauli.PauliPlan, "add_values", rows)
+    program.vjp([energy, "Z3"], np.ones(8), [2.0, 3.0])
+    assert found == [[2.0 * 0.5 + 3.0 * 1.5]]
+    found.clear()
+    monkeypatch.setattr(program, "row_programs", SimpleNamespace(takes=lambda outputs: False))
+    program.vjp([energy], np.ones((3, 8)), [np.array([1.0, 2.0, 4.0])])
+    assert found == [[0.5, 3.0, 10.0]]
 
 
 def test_what_the_host_has_a_part_in_is_not_queued(device: None) -> None:

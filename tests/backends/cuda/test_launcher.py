@@ -106,11 +106,11 @@ def test_a_stage_of_the_adjoint_sweep_is_launched_with_three_records(launches: l
     kets, bras = (FakeArray(np.zeros((1, 1 << n), kind)) for _ in range(2))
     sums = FakeSums()
     partial = FakeArray(np.zeros(back._partial_size(0, (1 << n) - 1, 1)[1]))
-    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, partial.data.ptr, False)
+    back._undo(0, kets, bras, 0, (1 << n) - 1, 1, sums, partial.data.ptr, False, 4096)
     ((launch, swept, places),) = launches
     launch, swept, places = (x.view(r.dtype) for x, r in zip((launch, swept, places), (LAUNCH, SWEEP, BACKWARD_PLACES)))
     assert (launch["ket"], swept["bra"], swept["keep"]) == (kets.data.ptr, bras.data.ptr, 0)
-    assert swept["partial"] == partial.data.ptr
+    assert (swept["partial"], swept["shifts"]) == (partial.data.ptr, 4096)
     assert swept["parities"] == own.array("parities").data.ptr
     assert swept["weighs"] == own.array("weighs").data.ptr
     assert swept["num_sums"] == back._tables.extents[0].sums[1] > 0

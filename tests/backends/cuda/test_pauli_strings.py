@@ -33,7 +33,7 @@ def run(one: TilePass, ket: np.ndarray, first: int, out: np.ndarray) -> None:
             out[places] += (1j if imaginary else 1) * factors * shared[(thread + j * len(offsets)) ^ x]
     np.testing.assert_array_equal(done, 1)
     kinds = [(int(group["x"]), int(group["imaginary"])) for group in one.groups]
-    assert [kind == (0, 0) for kind in kinds] == [k < one.diagonal for k in range(len(kinds))]
+    assert [kind == (0, 0) for kind in kinds] == [k >= len(kinds) - one.diagonal for k in range(len(kinds))]
 
 
 @pytest.mark.parametrize("first", [0, 1 << 13, 3 << 13])

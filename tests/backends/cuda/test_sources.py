@@ -69,13 +69,14 @@ def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, long: bool, 
     assert text.count("cp.async.cg.shared.global") == 2 * accesses
     assert text.count("cp.async.ca.shared.global") == 2 << shape.registers
     assert text.count("cp.async.wait_all") == 1
-    # It goes through shared memory and back to memory in such accesses too.
+    # It goes through shared memory and back to memory in such accesses too. (One more writes two numbers of a shear.)
     wide = ".v4.f32" if shape.pairs_up else ".v2.f64"
-    assert text.count(f"st.shared{wide}") == accesses
+    assert text.count(f"st.shared{wide}") == accesses + (dtype == "complex128")
     assert text.count(f"st.global.cs{wide}") == accesses if shape.pairs_up else 2 * accesses
-    # Barriers: after copying tables, on both sides of the coefficients, after the last reading of a tile, and on both
-    # sides of writing it to shared memory; in long stages, on both sides of reading norms.
-    assert text.count("bar.sync") == 6 + 2 * long
+    # Barriers: after copying tables, after finding rotations among matrices, on both sides of the coefficients, after
+    # the last reading of a tile, and on both sides of writing it to shared memory; in long stages, on both sides of
+    # reading norms.
+    assert text.count("bar.sync") == 7 + 2 * long
     # Tables are read through the read-only path of the cache, though their addresses come in a struct.
     assert "ld.global.nc" in text
     assert not re.search(r"ld\.global\.(?!nc)", text)
@@ -107,12 +108,16 @@ def test_the_kernel_of_the_adjoint_sweep(nvrtc: Nvrtc, dtype: str, generation: s
     assert text.count("cp.async.ca.shared.global") == 4 << shape.registers
     assert text.count(f"st.global.cs{whole}") == 2 << shape.registers
     assert "red.global.add.f64" in text or "atom.global.add.f64" in text
-    # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision.
+    # Ket and bra go to shared memory in accesses of 16 bytes, one for both in single precision. (In double also the bra
+    # less a multiple of the ket, and the two numbers of a shear.)
     wide = ".v4.f32" if dtype == "complex64" else ".v2.f64"
-    assert text.count(f"st.shared{wide}") == (1 if dtype == "complex64" else 2) << shape.registers
+    assert text.count(f"st.shared{wide}") == (
+        1 << shape.registers if dtype == "complex64" else (3 << shape.registers) + 1
+    )
     # An operation's header is read from shared memory, and so are the columns of a phase (for two states that are
-    # fetched in two places, for reading and for writing) and all tables: none is read without knowing where it is.
-    assert text.count("ld.shared.v4.u32") == 7 + rare
+    # fetched in two places, for subtracting one from the other, for reading and for writing) and all tables: none is
+    # read without knowing where it is.
+    assert text.count("ld.shared.v4.u32") == 8 + rare
     assert not re.search(r"\sld\.(v\d\.)?[a-z]\d", text)
     kernel = text[text.index(".entry run_stage(") : text.index(".entry add_partial(")]
     assert not re.search(r"ld\.global\.(?!nc)", kernel)
@@ -138,7 +143,7 @@ KERNELS = {
     "measure": "squared_norm inner permuted_copy swap_positions project reset_bit probabilities leaves add_weighted",
     "pauli": "apply_paulis apply_rows term_values pauli_values_2 pauli_values_4 pauli_values_16",
     "pauli_tiles": "apply_tiles tile_values",
-    "moves": "take_part put_part swap_parts set_first combine",
+    "moves": "take_part put_part swap_parts set_first combine add_up",
     "rows": "prepare_rows rows_forward rows_backward row_gradients shared_gradients",
     "far_rows": "prepare_far_rows far_rows_forward far_rows_backward",
 }
@@ -240,7 +245,7 @@ def test_records_lie_as_c_lays_them_out() -> None:
     with pytest.raises(KeyError):
         records.SWEEP.filled({"bra": 0})
     with pytest.raises(KeyError):
-        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "num_sums", "kept"], 0))
+        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "shifts", "num_sums", "kept"], 0))
 
 
 def test_kernel_arguments_find_room() -> None:

@@ -8,10 +8,10 @@ Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from qdist.backends.cuda.lowering.gradients import Gradients
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
-from qdist.backends.cuda.lowering.records import OPS, PARITY
+from qdist.backends.cuda.lowering.records import GROUP_ENDS, OPS, PARITY, SUM_ENDS
 from qdist.backends.cuda.lowering.tables import (
     StageTables,
     Tables,
@@ -39,6 +39,8 @@ from qdist.plan.stages.schedule import Stage
 
 __all__ = ["BackTables", "Extent"]
 
+_Weighted: TypeAlias = tuple[tuple[int, int, int], float]
+"""A parity, as masks of thread bits, register bits and far bits, and its factor in a sum."""
 _LANES = 31
 """The bits of a thread's number within its warp."""
 
@@ -197,26 +199,39 @@ class BackTables(Tables):
                     threads, predicate, far = view.where(tests)
                     at = self._own(self.gradients.linear(wanted))
                     conditions += [threads, predicate, *halves(far), at]
-        groups: dict[int, list[tuple[int, int, int]]] = {0: []}
         single = [(0, -1, 0)] * 4
-        for qubits, wanted in parities.items():
-            kept = {slot: c for slot, c in wanted.items() if c != 0}
-            if kept:
-                lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
-                record = (lanes, self._own(self.gradients.linear(kept)), far_mask)
-                bit = register.bit_length() - 1
-                if register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0:
-                    single[bit] = record
-                else:
-                    groups.setdefault(register, []).append(record)
+        of_lanes: list[tuple[int, int, int]] = []
+        others: list[tuple[dict[int, float], list[_Weighted]]] = []
+        for wanted, own in _shared(view, parities):
+            ((lanes, register, far_mask), _), *more = own
+            bit = register.bit_length() - 1
+            is_single = register.bit_count() == 1 and not lanes & _LANES and single[bit][1] < 0
+            if more or not (is_single or register == 0):
+                others.append((wanted, own))
+                continue
+            record = (lanes, self._own(self.gradients.linear(wanted)), far_mask)
+            if is_single:
+                single[bit] = record
+            else:
+                of_lanes.append(record)
         singles = any(result >= 0 for _, result, _ in single)
-        if not conditions and not singles and not any(groups.values()):
+        if not conditions and not singles and not of_lanes and not others:
             return
-        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7, len(groups) - 1)
-        self._weighs += [*conditions, self._records(single)[0] if singles else -1, *self._records(groups.pop(0))]
-        for register, terms in groups.items():
-            signs = sum((k & register).bit_count() % 2 << k for k in range(1 << len(view.registers)))
-            self._weighs += [signs, *self._records(terms)]
+        self.op(OPS["weigh"], len(self._weighs), len(conditions) // 7)
+        self._weighs += [*conditions, self._records(single)[0] if singles else -1, *self._records(of_lanes)]
+        self._weighs += self._records([record for sum_ in others for record in self._weighted(*sum_)])
+
+    def _weighted(self, wanted: dict[int, float], own: list[_Weighted]) -> Iterator[tuple[int, int, int]]:
+        """A sum of parities with factors: for each of them its masks, and a second record that has its register bits,
+        whether it is the last one with these, whether it is the last one at all, and the bits of its factor."""
+        result = self._own(self.gradients.linear(wanted))
+        own = sorted(own, key=lambda weighted: weighted[0][1])
+        for k, ((lanes, register, far_mask), factor) in enumerate(own):
+            is_last = k + 1 == len(own)
+            ends = is_last or own[k + 1][0][1] != register
+            bits = np.array(factor, self.binding.real).view(self.binding.turn)
+            yield lanes, result, far_mask
+            yield register | ends * GROUP_ENDS | is_last * SUM_ENDS, -1, int(bits)
 
     def _records(self, terms: list[tuple[int, int, int]]) -> tuple[int, int]:
         """Adds parities; returns the place of the first, and that after the last."""
@@ -242,6 +257,27 @@ class BackTables(Tables):
 def _is_summed(block: Block) -> bool:
     """Whether the method of the block adds sums; ``wide``, of matrices that do not run in registers, does not."""
     return block.kind in _SUMMED and (block.kind != "dense" or block.mixes.bit_count() <= WIDEST)
+
+
+def _shared(
+    view: View, parities: Mapping[tuple[int, ...], Mapping[int, float]]
+) -> list[tuple[dict[int, float], list[_Weighted]]]:
+    """What is summed: for some angles, with these factors, parities with theirs. Those of one angle alone are one sum
+    where that saves any that mix bits of registers and threads; each of the others is a sum by itself."""
+    places: dict[tuple[int, ...], tuple[int, int, int]] = {}
+    alone: dict[int, list[tuple[int, ...]]] = {}
+    kept = {qubits: {slot: c for slot, c in wanted.items() if c != 0} for qubits, wanted in parities.items()}
+    for qubits, wanted in kept.items():
+        lanes, (register, _), (far_mask, _) = view.split((q, 0) for q in qubits)
+        places[qubits] = lanes, register, far_mask
+        if len(wanted) == 1:
+            alone.setdefault(next(iter(wanted)), []).append(qubits)
+    result: list[tuple[dict[int, float], list[_Weighted]]] = []
+    for slot, own in alone.items():
+        mixed = [q for q in own if (at := places[q])[1] and (at[0] & _LANES or at[1].bit_count() > 1)]
+        if mixed and len(own) > 1:
+            result.append(({slot: 1.0}, [(places[q], kept.pop(q)[slot]) for q in own]))
+    return result + [(wanted, [(places[q], 1.0)]) for q, wanted in kept.items() if wanted]
 
 
 def _add_parities(

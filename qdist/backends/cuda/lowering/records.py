@@ -26,6 +26,7 @@ __all__ = [
     "FORWARD_STEP",
     "FOURS",
     "GROUP",
+    "GROUP_ENDS",
     "HEADER",
     "LAUNCH",
     "MODES",
@@ -45,6 +46,7 @@ __all__ = [
     "ROW_UNEVEN",
     "SLOT",
     "STRING",
+    "SUM_ENDS",
     "SUM_NAMES",
     "SWEEP",
     "TERM",
@@ -58,6 +60,9 @@ _MORE_NAMES = ("pair", "imag1", "core", "turned", "lean", "patterned")
 OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, *_MORE_NAMES))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one. "patterned" and 1 is the sum of
 such rotations alone."""
+
+GROUP_ENDS, SUM_ENDS = 16, 32
+"""Beside the register bits of a parity with a factor: no other of its sum has the same ones; it is its sum's last."""
 
 COLUMN_BITS = 5
 """Of a word that has what each register bit changes of a pattern (patterns.py)."""
@@ -340,6 +345,7 @@ SWEEP = Record(
         Field("partial", "double*", "num_sums doubles of its own for each warp"),
         Field("parities", "Table<Parity>"),
         Field("weighs", "Table<int>", "lists of the sums that diagonals need"),
+        Field("shifts", "Table<double>", "for each row the multiple of the ket to subtract from the bra, or null"),
         Field("num_sums", "int"),
         Field("keep", "int", "whether the tiles are written back"),
     ),
@@ -484,6 +490,7 @@ def header() -> str:
         ("how a phase reads the tile", MODES),
         ("kinds of operations", OPS),
         ("bits of what a register bit changes of a pattern", {"column_bits": COLUMN_BITS}),
+        ("beside the register bits of a parity with a factor", {"group_ends": GROUP_ENDS, "sum_ends": SUM_ENDS}),
         (
             "kinds of operations of rows, flips of those that do not commute, and doubles of a row's room",
             {**_ROW_KINDS, "row_uneven": ROW_UNEVEN, "row_room": ROW_ROOM},

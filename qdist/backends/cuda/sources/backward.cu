@@ -3,6 +3,17 @@
 // change, and stores them.
 #include "kernel.cuh"
 
+// bra -= shift ket in shared memory, at the places of a thread that begin with this one.
+__device__ __forceinline__ void subtract_multiple(Real shift, unsigned place, Columns columns) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        if (k > 0) place ^= columns.of[lowest(k)];
+        const Complex ket = shared_at(place);
+        Complex& bra = shared_at(place ^ tile_of(1));
+        bra = {fma(-shift, ket.x, bra.x), fma(-shift, ket.y, bra.y)};
+    }
+}
+
 extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ Sweep sweep, const __grid_constant__ BackwardPlaces in_shared) {
     const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
     const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
@@ -48,28 +59,30 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
 #pragma unroll 1
         for (int p = thread; p < count; p += blockDim.x) pieces[p] = {parts.at(first + p, &Part::mask), parts.at(first + p, &Part::value), turns[parts.at(first + p, &Part::turn)]};
     }
+    Real* const numbers = at_byte<Real>(in_shared.numbers) - in_shared.first_number;
+    Op* const own_ops = at_byte<Op>(in_shared.ops);
+    __syncthreads();
+    find_shears(own_ops, in_shared.num_ops, numbers);
     __syncthreads();
 
     const Index* const own_places = at_byte<Index>(in_shared.places);
-    const Real* const numbers = at_byte<Real>(in_shared.numbers) - in_shared.first_number;
-    const Op* const own_ops = at_byte<Op>(in_shared.ops);
     const Term* const own_terms = at_byte<Term>(in_shared.terms) - in_shared.first_term;
     const Parity* const own_parities = at_byte<Parity>(in_shared.parities) - in_shared.first_parity;
     const int* const own_weighs = at_byte<int>(in_shared.weighs) - in_shared.first_weigh;
     Turn* const coefficients = at_byte<Turn>(in_shared.coefficients);
     const Index stride = base_of(gridDim.x, runs, num_runs);
-    Index base = base_of(blockIdx.x, runs, num_runs);
-    const auto fetch = [&](Index base) {
-        const Index at = base ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, base | offset);
+    // One number for a tile's first index, in the shard and in the whole state: registers are scarce.
+    Index where = base_of(blockIdx.x, runs, num_runs) | offset;
+    const auto fetch = [&](Index where) {
+        const Index at = where & outside ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, where);
 #pragma unroll
         for (int s = 0; s < STATES; ++s) fetch_each(own->load * PLACE_BYTES ^ tile_of(s), columns_of(steps[0].load), rows[s], at, own_places, size);
     };
-    fetch(base);
+    // Masked increment: the tile's own bits are filled with ones, so the carry ripples across them.
+    const auto after = [&](Index where) { return (where | ~outside) + stride & outside | offset; };
+    fetch(where);
 #pragma unroll 1
     for (Index tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const Index where = base | offset;
-        // Masked increment: the tile's own bits are filled with ones, so the carry ripples across them.
-        const Index next = (base | ~outside) + stride & outside;
         // Barrier: all threads have read the coefficients of the tile before.
         if (num_coefficients) __syncthreads();
 #pragma unroll 1
@@ -85,6 +98,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
         States a;
         int o = 0;
         there();
+        if (sweep.shifts.first) subtract_multiple(Real(sweep.shifts[blockIdx.y]), own->load * PLACE_BYTES, columns_of(steps[0].load));
 #pragma unroll 1
         for (int p = 0; p < num_phases; ++p) {
             const BackwardStep& step = steps[p];
@@ -102,7 +116,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
                 // Barrier: all threads have read shared memory, so the next tiles may be prefetched over it and these written to
                 // permuted addresses.
                 __syncthreads();
-                if (tile + gridDim.x < tiles) fetch(next);
+                if (tile + gridDim.x < tiles) fetch(after(where));
             }
 #if KEEP_NORM
             const KeptNorm norm(at_byte<double>(in_shared.norms));
@@ -124,14 +138,14 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
         if (sweep.keep) {
             const Index* stored = own_places + R + blockDim.x;
             Index at[N];
-            span<Index>(base ^ stored[R + thread] ^ flipped(flips, launch.store_flip, launch.store_flip_end, where), stored, at);
+            span<Index>(where & outside ^ stored[R + thread] ^ flipped(flips, launch.store_flip, launch.store_flip_end, where), stored, at);
 #pragma unroll
             for (int s = 0; s < STATES; ++s)
 #pragma unroll
                 for (int k = 0; k < N; ++k)
                     if (at[k] < size) stream(rows[s] + at[k], a[s][k]);
         }
-        base = next;
+        where = after(where);
     }
 }
 

@@ -62,8 +62,8 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
 
     Turn* coefficients = at_byte<Turn>(in_shared.coefficients);
     const Index* own_places = at_byte<Index>(in_shared.places);
-    const Real* numbers = at_byte<Real>(in_shared.numbers);
-    const Op* own_ops = at_byte<Op>(in_shared.ops);
+    Real* const numbers = at_byte<Real>(in_shared.numbers);
+    Op* const own_ops = at_byte<Op>(in_shared.ops);
     ForwardStep* steps = at_byte<ForwardStep>(in_shared.steps);
     Own* own = at_byte<Own>(in_shared.own) + thread;
     copy(in_shared.places, launch.places, 2 * (R + blockDim.x));
@@ -81,6 +81,8 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
         steps[p].fifth = phases.at(p, &Phase::load)[4] * PLACE_BYTES;
         steps[p].head = head_of(phases, p, in_shared.with_launch);
     }
+    __syncthreads();
+    find_shears(own_ops, in_shared.num_ops, numbers);
     __syncthreads();
 
     // States smaller than a thread's registers are padded with zeros.

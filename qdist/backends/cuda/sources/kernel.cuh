@@ -11,6 +11,7 @@
 
 #include "norm.cuh"
 #include "ops.cuh"
+#include "shears.cuh"
 #include "sums.cuh"
 #include "turns.cuh"
 
@@ -314,7 +315,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION1 + 3: add_transition1<FOURTH>(a, word, sums + head.y); break;
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
-            case WEIGH: weigh(a, head.z, head.w, weighs + head.y, parities, thread, where, sums); break;
+            case WEIGH: weigh(a, head.z, weighs + head.y, parities, thread, where, sums); break;
             case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
 #endif
         }

@@ -34,20 +34,40 @@ extern "C" __global__ void swap_parts(Complex* a, Index a_base, Complex* b, Inde
 
 extern "C" __global__ void set_first(Complex* shard, Real x, Real y) { shard[0] = {x, y}; }
 
-// Linear combinations of numbers, in either precision: a block has one of them, constants[k] + the sum of
-// coefficients[e] * numbers[places[e]] over its entries.
-extern "C" __global__ void combine(const double* numbers, const int* __restrict__ begins, const int* __restrict__ places, const double* __restrict__ coefficients, const double* __restrict__ constants, void* out, int single) {
+// The sum over a block of 256 threads, for the first of them.
+__device__ double total(double sum) {
     __shared__ double parts[8];
-    double sum = 0;
-    for (int e = begins[blockIdx.x] + threadIdx.x; e < begins[blockIdx.x + 1]; e += blockDim.x) sum += coefficients[e] * numbers[places[e]];
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x != 0) return;
-    sum = constants[blockIdx.x];
+    sum = 0;
     for (int warp = 0; warp < 8; ++warp) sum += parts[warp];
+    return sum;
+}
+
+__device__ void put(void* out, unsigned place, int single, double number) {
     if (single)
-        static_cast<float*>(out)[blockIdx.x] = float(sum);
+        static_cast<float*>(out)[place] = float(number);
     else
-        static_cast<double*>(out)[blockIdx.x] = sum;
+        static_cast<double*>(out)[place] = number;
+}
+
+// Linear combinations of numbers, in either precision: a block has one of them, constants[k] + the sum of
+// coefficients[e] * numbers[places[e]] over its entries.
+extern "C" __global__ void combine(const double* numbers, const int* __restrict__ begins, const int* __restrict__ places, const double* __restrict__ coefficients, const double* __restrict__ constants, void* out, int single) {
+    double sum = 0;
+    for (int e = begins[blockIdx.x] + threadIdx.x; e < begins[blockIdx.x + 1]; e += blockDim.x) sum += coefficients[e] * numbers[places[e]];
+    sum = total(sum);
+    if (threadIdx.x == 0) put(out, blockIdx.x, single, constants[blockIdx.x] + sum);
+}
+
+// out = the sum of `count` numbers, by one block; value, if there is one, is that plus a constant, in either precision.
+extern "C" __global__ void add_up(const double* __restrict__ numbers, int count, double* out, double constant, void* value, int single) {
+    double sum = 0;
+#pragma unroll 8
+    for (int k = threadIdx.x; k < count; k += blockDim.x) sum += numbers[k];
+    sum = total(sum);
+    if (threadIdx.x != 0) return;
+    *out = sum;
+    if (value) put(value, 0, single, constant + sum);
 }

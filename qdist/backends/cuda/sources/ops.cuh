@@ -94,31 +94,6 @@ __device__ __forceinline__ void mix_imag(Four m, Complex& p, Complex& q) {
     q = {fma(m.d, q.x, u.x), fma(m.d, q.y, u.y)};
 }
 
-template <int B, bool Imag>
-__device__ __forceinline__ void real1(States& states, const Four* matrices) {
-    const Four m = matrices[B];
-#pragma unroll
-    for (Complex* a : states)
-#pragma unroll
-        for (int k = 0; k < N; ++k)
-            if (!(k >> B & 1)) {
-                if constexpr (Imag)
-                    mix_imag(m, a[k], a[k | 1 << B]);
-                else
-                    mix(m, a[k], a[k | 1 << B]);
-            }
-}
-
-// On the register bits in `bits`.
-template <bool Imag>
-__device__ __forceinline__ void real1_each(States& states, unsigned bits, const Four* matrices) {
-    if (bits & 1) real1<0, Imag>(states, matrices);
-    if (bits & 2) real1<1, Imag>(states, matrices);
-    if (bits & 4) real1<2, Imag>(states, matrices);
-    if (R > 3 && bits & 8) real1<FOURTH, Imag>(states, matrices);
-    if (R > 4 && bits & 16) real1<R - 1, Imag>(states, matrices);
-}
-
 // word: the register mask, a bit for each of the thread's amplitudes: whether it takes part.
 template <int B, bool Controlled>
 __device__ __forceinline__ void dense1(States& states, const Four* m, unsigned word) {

@@ -92,7 +92,8 @@ __device__ __forceinline__ void add_products(const Complex* tile, const Group& g
     }
 }
 
-// out (+)= what the groups make of a; the first `diagonal` of them flip nothing and have real factors. values, where it is
+// out (+)= what the groups make of a; the last `diagonal` of them flip nothing and have real factors: where a state is mostly one
+// amplitude, that is the largest part of its product, and sums that it is no part of yet are rounded less. values, where it is
 // given: the real part of <a|out> in each tile.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) apply_tiles(const Complex* __restrict__ a, Index first, const int* __restrict__ runs, int num_runs, const Index* __restrict__ places, const Group* __restrict__ groups, int num_groups,
           const String* __restrict__ strings, int num_strings, int diagonal, int add, Complex* __restrict__ out, double* __restrict__ values) {
@@ -111,10 +112,20 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) apply_tiles(co
     copy_first(few.strings, strings, num_strings);
     __syncthreads();
     int s = 0, g = 0;
+#pragma unroll 1
+    for (; g < num_groups - diagonal; ++g) {
+        const Group group = g < FEW ? few.groups[g] : groups[g];
+        const GroupFactors<Real> factors(group, few, strings, where, s);
+        if (factors.vanish()) continue;
+        if (group.imaginary)
+            add_products<true>(tile, group, factors, sum);
+        else
+            add_products<false>(tile, group, factors, sum);
+    }
     if (diagonal) {
         Real own[HELD] = {};
 #pragma unroll 1
-        for (; g < diagonal; ++g) {
+        for (; g < num_groups; ++g) {
             const Group group = g < FEW ? few.groups[g] : groups[g];
             const GroupFactors<Real> factors(group, few, strings, where, s);
 #pragma unroll
@@ -125,16 +136,6 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES) apply_tiles(co
             const Complex v = tile[thread + j * TILE_THREADS];
             sum[j] = {fma(own[j], v.x, sum[j].x), fma(own[j], v.y, sum[j].y)};
         }
-    }
-#pragma unroll 1
-    for (; g < num_groups; ++g) {
-        const Group group = g < FEW ? few.groups[g] : groups[g];
-        const GroupFactors<Real> factors(group, few, strings, where, s);
-        if (factors.vanish()) continue;
-        if (group.imaginary)
-            add_products<true>(tile, group, factors, sum);
-        else
-            add_products<false>(tile, group, factors, sum);
     }
 #pragma unroll
     for (int j = 0; j < HELD; ++j) out[place(j)] = sum[j];

@@ -12,6 +12,9 @@ enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, P
 // bits of what a register bit changes of a pattern
 enum { COLUMN_BITS = 5 };
 
+// beside the register bits of a parity with a factor
+enum { GROUP_ENDS = 16, SUM_ENDS = 32 };
+
 // kinds of operations of rows, flips of those that do not commute, and doubles of a row's room
 enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_UNEVEN = 256, ROW_ROOM = 192 };
 
@@ -227,10 +230,11 @@ struct Sweep {
     double* partial;  // num_sums doubles of its own for each warp
     Table<Parity> parities;
     Table<int> weighs;  // lists of the sums that diagonals need
+    Table<double> shifts;  // for each row the multiple of the ket to subtract from the bra, or null
     int num_sums;
     int keep;  // whether the tiles are written back
 };
-static_assert(sizeof(Sweep) == 40, "size of Sweep");
+static_assert(sizeof(Sweep) == 48, "size of Sweep");
 
 // An operation of a row: rotations, the phases of a diagonal, or a matrix. Places are swizzled.
 struct __align__(16) RowOp {
@@ -469,8 +473,9 @@ static_assert(OFFSET(Sweep, bra) == 0, "bra");
 static_assert(OFFSET(Sweep, partial) == 8, "partial");
 static_assert(OFFSET(Sweep, parities) == 16, "parities");
 static_assert(OFFSET(Sweep, weighs) == 24, "weighs");
-static_assert(OFFSET(Sweep, num_sums) == 32, "num_sums");
-static_assert(OFFSET(Sweep, keep) == 36, "keep");
+static_assert(OFFSET(Sweep, shifts) == 32, "shifts");
+static_assert(OFFSET(Sweep, num_sums) == 40, "num_sums");
+static_assert(OFFSET(Sweep, keep) == 44, "keep");
 static_assert(OFFSET(RowOp, kind) == 0, "kind");
 static_assert(OFFSET(RowOp, count) == 4, "count");
 static_assert(OFFSET(RowOp, first) == 8, "first");

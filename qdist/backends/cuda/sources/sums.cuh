@@ -148,9 +148,14 @@ struct CoreTransition {
     }
 };
 
+// Whether a thread's number and the far bits have an odd number of ones under a parity's masks.
+__device__ __forceinline__ unsigned is_odd(const Parity& parity, unsigned thread, Index where) {
+    const Index far = where & parity.far;
+    return __popc(thread & parity.threads ^ unsigned(far) ^ unsigned(far >> 32)) & 1;
+}
+
 __device__ __forceinline__ void add_parity(const Parity& parity, Real sum, unsigned thread, Index where, double* sums) {
-    const int odd = __popc(thread & ~31 & parity.threads) + __popcll(where & parity.far);
-    if (parity.result >= 0) add(sums + parity.result, odd & 1 ? -sum : sum);
+    if (parity.result >= 0) add(sums + parity.result, signed_by(is_odd(parity, thread & ~31, where), 0, sum));
 }
 
 // Adds sums with the parities from `first` to `end`, which have the same register bits: v is summed with these on the
@@ -171,11 +176,62 @@ __device__ __forceinline__ void add_parities(Real v, const Parity* parities, int
     }
 }
 
+// The sum of a thread's numbers with the signs of a parity of register bits.
+template <int MASK>
+__device__ __forceinline__ Real with_signs(const Real* each) {
+    Real sum[2] = {};
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        const bool odd = (k & MASK & 1) ^ (k & MASK) >> 1 & 1 ^ (k & MASK) >> 2 & 1 ^ (k & MASK) >> 3 & 1;
+        sum[k & 1] += odd ? -each[k] : each[k];
+    }
+    return sum[0] + sum[1];
+}
+__device__ __forceinline__ Real with_signs(const Real* each, int mask) {
+    switch (mask) {
+        case 1: return with_signs<1>(each);
+        case 2: return with_signs<2>(each);
+        case 3: return with_signs<3>(each);
+        case 4: return with_signs<4>(each);
+        case 5: return with_signs<5>(each);
+        case 6: return with_signs<6>(each);
+        case 7: return with_signs<7>(each);
+        case 8: return with_signs<8>(each);
+        case 9: return with_signs<9>(each);
+        case 10: return with_signs<10>(each);
+        case 11: return with_signs<11>(each);
+        case 12: return with_signs<12>(each);
+        case 13: return with_signs<13>(each);
+        case 14: return with_signs<14>(each);
+        case 15: return with_signs<15>(each);
+    }
+    return with_signs<0>(each);
+}
+
+__device__ __forceinline__ float from_bits(Index bits, float) { return __uint_as_float(unsigned(bits)); }
+__device__ __forceinline__ double from_bits(Index bits, double) { return __longlong_as_double((long long)bits); }
+
+// Sums over all amplitudes, each with the signs of several parities that have a factor each. A parity has a second record: its
+// register bits with GROUP_ENDS and SUM_ENDS, and the bits of its factor.
+__device__ __forceinline__ void add_factored(const Real* each, const Parity* parities, int first, int end, unsigned thread, Index where, double* sums) {
+    Real total[1] = {0}, factor = 0;
+#pragma unroll 1
+    for (; first < end; first += 2) {
+        const Parity parity = parities[first], more = parities[first + 1];
+        factor += signed_by(is_odd(parity, thread, where), 0, from_bits(more.far, Real()));
+        if (!(more.threads & GROUP_ENDS)) continue;
+        total[0] = fma(factor, with_signs(each, more.threads % 16), total[0]);
+        factor = 0;
+        if (!(more.threads & SUM_ENDS)) continue;
+        add_warp_sums<1>(total, sums + parity.result);
+        total[0] = 0;
+    }
+}
+
 // Sums of w = Re(i conj(bra) ket), which is what a phase of an amplitude changes <bra|ket> by: over amplitudes that meet a
 // condition, and over all with the sign of a parity. The list: conditions; the first of four parities, each of one register bit
-// alone and of no lanes, or -1; parities without register bits; and the others, in groups that share their register bits: signs, a
-// bit for each of a thread's amplitudes, and the parities.
-__device__ __forceinline__ void weigh(const States& a, int conditions, int groups, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
+// alone and of no lanes, or -1; parities without register bits; and parities with factors (add_factored).
+__device__ __forceinline__ void weigh(const States& a, int conditions, const int* list, const Parity* parities, unsigned thread, Index where, double* sums) {
     const auto w = [&](int k) { return a[1][k].y * a[0][k].x - a[1][k].x * a[0][k].y; };
 #pragma unroll 1
     for (int c = 0; c < conditions; ++c, list += 7) {
@@ -187,39 +243,40 @@ __device__ __forceinline__ void weigh(const States& a, int conditions, int group
             if (word >> k & 1) own[0] += w(k);
         add_warp_sums<1>(own, sums + list[6]);
     }
-    const int single = list[0], first = list[1], end = list[2];
-    list += 3;
+    const int single = list[0], first = list[1], end = list[2], first_weighted = list[3], end_weighted = list[4];
     if (single >= 0 || first < end) {
-        // Tree reduction (a partial Walsh-Hadamard transform): sums over pairs replace the pairs, the sums of their differences
-        // have the sign of one bit.
+        // Tree reduction: sums over pairs replace the pairs. Those of their first members, where a register bit is 0, are what a
+        // sum with the sign of that bit needs beside the sum of all.
         Real sum[N / 2], odd[4] = {};
 #pragma unroll
         for (int k = 0; k < N / 2; ++k) {
-            const Real zero = w(2 * k), one = w(2 * k + 1);
-            odd[0] += zero - one;
-            sum[k] = zero + one;
+            const Real zero = w(2 * k);
+            const Complex ket = a[0][2 * k + 1], bra = a[1][2 * k + 1];
+            odd[0] += zero;
+            sum[k] = fma(bra.y, ket.x, fma(-bra.x, ket.y, zero));
         }
 #pragma unroll
         for (int b = 1; b < R; ++b)
 #pragma unroll
             for (int k = 0; k < N >> (b + 1); ++k) {
-                odd[b] += sum[2 * k] - sum[2 * k + 1];
+                odd[b] += sum[2 * k];
                 sum[k] = sum[2 * k] + sum[2 * k + 1];
             }
         if (single >= 0) {
+#pragma unroll
+            for (int b = 0; b < R; ++b) odd[b] = fma(Real(2), odd[b], -sum[0]);
             const Parity parity = parities[single + (thread & 3)];
             const Real total = warp_sums<4>(odd);
             if ((thread & 31) < 4) add_parity(parity, total, thread, where, sums);
         }
         if (first < end) add_parities(sum[0], parities, first, end, thread, where, sums);
     }
-#pragma unroll 1
-    for (int g = 0; g < groups; ++g, list += 3) {
-        const unsigned signs = list[0];
-        Real v[2] = {};
+    if (first_weighted < end_weighted) {
+        Real each[N];
 #pragma unroll
-        for (int k = 0; k < N; ++k) v[k & 1] += signed_by(signs, k, w(k));
-        add_parities(v[0] + v[1], parities, list[1], list[2], thread, where, sums);
+        for (int k = 0; k < N; ++k) each[k] = w(k);
+        add_factored(each, parities, first_weighted, end_weighted, thread, where, sums);
     }
 }
+
 #endif
