@@ -69,8 +69,8 @@ def test_shorter_rows_or_larger_tiles_where_they_spare_sweeps(
 def test_orders_of_other_tiles_are_tried_for_large_states() -> None:
     """Rings of two-qubit gates: what larger tiles bring together has fewer phases in smaller ones too."""
     n, kind = 26, np.dtype("complex64")
-    theta, circuit = qd.ParameterVector("t", 12), qd.Circuit(n)
-    for k in range(6):
+    theta, circuit = qd.ParameterVector("t", 20), qd.Circuit(n)
+    for k in range(10):
         for q in [*range(0, n - 1, 2), *range(1, n - 1, 2)]:
             circuit.rxx(theta[2 * k], q, q + 1).ryy(theta[2 * k + 1], q, q + 1)
     plan = make_plan(circuit, kind, target=cuda_target(kind), gradients=True)

@@ -22,9 +22,9 @@ public:
     // flips: of which q ^ p entries are asked for, as bits. Others may be added too.
     void add(const TilePair<Real>& tiles, unsigned flips, double* sums) const {
         // A pass for each flip is bound by what it loads: two of them take less than all entries together do.
-        if (size_ == 4 && std::popcount(flips) <= 2) {
-            for (unsigned flip = 0; flip < 4; ++flip)
-                if (flips >> flip & 1) add_flipped(tiles, flip, sums);
+        if (shape_.offset_.size() == 4 && std::popcount(flips) <= 2) {
+            for (std::size_t flip = 0; flip < 4; ++flip)
+                if (flips >> flip & 1) flip ? add_flipped<false>(tiles, flip, sums) : add_flipped<true>(tiles, flip, sums);
         } else
             add_all(tiles, sums);
     }
@@ -43,61 +43,47 @@ private:
         });
     }
 
-    // The entries T_qp with q ^ p == flip, of two targets.
+    // The entries T_qp with q ^ p == flip, of two targets that are both above the lanes.
+    template <bool Diagonal>
     void add_flipped(const TilePair<Real>& tiles, std::size_t flip, double* sums) const {
-        const std::size_t row_flip = gathered(flip, shape_.row_targets_), permutation = gathered(flip, shape_.lane_targets_);
-        shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
-            if constexpr (Rows * Perms == 4)
-                unrolled<Perms>([&](auto x) QDIST_INLINE {
-                    constexpr int own = (x & 1 ? X1 : 0) ^ (x & 2 ? X2 : 0);
-                    if (x != permutation) return;
-                    if (own == 0 && row_flip == 0)
-                        add_one_flip<Rows, 0, true>(tiles, 0, sums);
-                    else
-                        add_one_flip<Rows, own, false>(tiles, row_flip, sums);
-                });
-        });
-    }
-
-    template <int Rows, int Permutation, bool Diagonal>
-    [[gnu::noinline]] void add_one_flip(const TilePair<Real>& tiles, std::size_t row_flip, double* sums) const {
-        double total[2 * Rows][lanes] = {};
-        V re[Rows] = {}, im[Rows] = {};
+        const std::size_t row_flip = gathered(flip, shape_.row_targets_);
+        double total[8][lanes] = {};
+        V re[4] = {}, im[4] = {};
         int pending = 0;
         const auto flush = [&] {
-            V sums[2 * Rows];
-            for (int p = 0; p < Rows; ++p) {
+            V sums[8];
+            for (int p = 0; p < 4; ++p) {
                 sums[2 * p] = re[p];
                 sums[2 * p + 1] = im[p];
                 re[p] = im[p] = V{};
             }
-            add_vectors(sums, 2 * Rows, total);
+            add_vectors(sums, 8, total);
             pending = 0;
         };
-        std::size_t of_ket[Rows], of_bra[Rows];
-        for (int p = 0; p < Rows; ++p) {
+        std::size_t of_ket[4], of_bra[4];
+        for (std::size_t p = 0; p < 4; ++p) {
             of_bra[p] = shape_.offset_[p];
             of_ket[p] = shape_.offset_[p ^ row_flip];
         }
         const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         shape_.runs_.each([&](std::size_t first, std::size_t length) {
             for (std::size_t i = first; i < first + length; i += lanes) {
-                unrolled<Rows>([&](auto p) QDIST_INLINE {
-                    const V a = lane_xor<Permutation>(load(ket.re + i + of_ket[p]));
-                    const V b = lane_xor<Permutation>(load(ket.im + i + of_ket[p]));
+#pragma GCC unroll 4
+                for (int p = 0; p < 4; ++p) {
                     const V c = load(bra.re + i + of_bra[p]), d = load(bra.im + i + of_bra[p]);
-                    add_products<1, 1, Diagonal ? 0 : -1>(a, b, &c, &d, re + p, im + p);
-                });
+                    add_products<1, 1>(load(ket.re + i + of_ket[p]), load(ket.im + i + of_ket[p]), &c, &d, Diagonal ? 0 : -1,
+                                       re + p, im + p);
+                }
                 if (++pending == together) flush();
             }
         });
         flush();
-        for (int p = 0; p < Rows; ++p)
+        for (std::size_t p = 0; p < 4; ++p)
             for (int lane = 0; lane < lanes; ++lane) {
                 if (!shape_.holds(lane)) continue;
-                const std::size_t row = shape_.index(p ^ row_flip, lane ^ Permutation), column = shape_.index(p, lane);
-                sums[2 * (row * size_ + column)] += total[2 * p][lane];
-                sums[2 * (row * size_ + column) + 1] += total[2 * p + 1][lane];
+                const std::size_t entry = 2 * (shape_.index(p ^ row_flip, lane) * size_ + shape_.index(p, lane));
+                sums[entry] += total[2 * p][lane];
+                sums[entry + 1] += total[2 * p + 1][lane];
             }
     }
 
@@ -129,15 +115,16 @@ private:
                     b_re[p] = load(bra.re + i + o[FirstRow + p]);
                     b_im[p] = load(bra.im + i + o[FirstRow + p]);
                 }
-                unrolled<Rows>([&](auto q) QDIST_INLINE {
+#pragma GCC unroll 4
+                for (int q = 0; q < Rows; ++q) {
                     const V a = load(ket.re + i + o[q]), b = load(ket.im + i + o[q]);
                     unrolled<Perms>([&](auto x) QDIST_INLINE {
                         constexpr int permutation = (x & 1 ? X1 : 0) ^ (x & 2 ? X2 : 0);
                         const V c = lane_xor<permutation>(a), d = lane_xor<permutation>(b);
-                        constexpr int diagonal = x == 0 ? int(q) - FirstRow : -1;
-                        add_products<Some, Rows * Perms, diagonal>(c, d, b_re, b_im, re + q * Perms + x, im + q * Perms + x);
+                        add_products<Some, Rows * Perms>(c, d, b_re, b_im, x == 0 ? q - FirstRow : -1, re + q * Perms + x,
+                                                         im + q * Perms + x);
                     });
-                });
+                }
                 if (++pending == together) flush();
             }
         });
@@ -164,13 +151,13 @@ private:
                     }
     }
 
-    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart. Diagonal: which
+    // ket conj(bra) of one row of the ket and `Some` of the bra, whose sums are a stride of `Step` apart. diagonal: which
     // row of the bra is that of the ket.
-    template <int Some, int Step, int Diagonal>
-    static void add_products(V ket_re, V ket_im, const V* bra_re, const V* bra_im, V* re, V* im) {
+    template <int Some, int Step>
+    QDIST_INLINE static void add_products(V ket_re, V ket_im, const V* bra_re, const V* bra_im, int diagonal, V* re, V* im) {
 #pragma GCC unroll 2
         for (int p = 0; p < Some; ++p) {
-            if (p != Diagonal) {
+            if (p != diagonal) {
                 re[p * Step] += ket_re * bra_re[p];
                 re[p * Step] += ket_im * bra_im[p];
             }
