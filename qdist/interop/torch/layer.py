@@ -36,7 +36,8 @@ class QuantumLayer(torch.nn.Module):
         frozen: values of weights that are not trained, {Parameter, ParameterVector or name: value}.
 
     First and second derivatives are exact; those of higher order raise RuntimeError. Works under torch.compile
-    (fullgraph=True), torch.func's grad, vmap and jacrev, DistributedDataParallel and torch.save.
+    (fullgraph=True), torch.func's grad, vmap and jacrev, DistributedDataParallel and torch.save. torch.compile of what
+    calls torch.func.grad raises: torch 2.13 traces no custom operator through both.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
 
     >>> x, w = ParameterVector("x", 2), ParameterVector("w", 2)
