@@ -13,15 +13,15 @@ OUT = Path(__file__).parent / "ranks" / "out_arrays.py"
 
 
 # How arrays of each kind and dtype are made ready does not depend on the number of ranks, so 3 of them, as many as no
-# algorithm for powers of two serves, go through all. Without -k, all pass on any number.
+# algorithm for powers of two serves, go through all; with --thorough all numbers do.
 OTHERS = ("strided", "fortran", "float32", "complex64", "complex128", "int32", "bool")
 FEWER = ["-k", f"not ({' or '.join(OTHERS)})"]
 FEW_KINDS = {"QDIST_TEST_FEW_KINDS": "1"}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.thorough), 8])
-def test_all_ranks_pass(pass_on_ranks, ranks: int) -> None:
-    if ranks == 3:
+def test_all_ranks_pass(pass_on_ranks, ranks: int, thorough: bool) -> None:
+    if ranks == 3 or thorough:
         pass_on_ranks(ranks, [*FILES, OUT])
     else:
         pass_on_ranks(ranks, [*FILES, *FEWER], **FEW_KINDS)

@@ -19,13 +19,8 @@ OPERATIONS: dict[str, Any] = {
 }
 
 
-on_gpu = [pytest.mark.gpu, pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")]
-
-
-def marked(test: Any) -> Any:
-    for mark in on_gpu:
-        test = mark(test)
-    return test
+def on_gpu(test: Any) -> Any:
+    return pytest.mark.gpu(pytest.mark.skipif(cuda_devices() == 0, reason="no CUDA device")(test))
 
 
 def test_what_has_other_strides_shapes_or_dtypes_is_left_to_cupy() -> None:
@@ -52,7 +47,7 @@ def test_the_code_compiles() -> None:
         assert "twice_the_product" in nvrtc.ptx(small_on_gpu._CODE, (f"-DReal={name}", "-arch=compute_90"))
 
 
-@marked
+@on_gpu
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(), (1,), (5, 7), (3, 256), (2, 3, 10922)])
 def test_results_are_those_of_numpy(shape: tuple[int, ...], dtype: str) -> None:
@@ -71,7 +66,7 @@ def test_results_are_those_of_numpy(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_allclose(small_on_gpu.total(there, a.size).get(), a.mean(dtype=float), rtol=1e-6, atol=1e-7)
 
 
-@marked
+@on_gpu
 def test_a_sum_of_squares_and_its_gradient() -> None:
     values = np.random.default_rng(1).normal(size=(32, 4)).astype(np.float32)
     x = Tensor(values, requires_grad=True, device="cuda")
@@ -82,7 +77,7 @@ def test_a_sum_of_squares_and_its_gradient() -> None:
     np.testing.assert_allclose(x.grad.numpy(), (4 * values - 2) / values.size, rtol=1e-5, atol=1e-7)
 
 
-@marked
+@on_gpu
 def test_a_thread_that_has_not_used_the_gpu_yet() -> None:
     """The driver knows no context there."""
     x = Tensor(np.arange(6.0, dtype=np.float32), device="cuda")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulated import compiled_rows, cupy  # noqa: F401
+from repeated_turns import repeated_turns
 from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
 
 import qdist as qd
@@ -170,15 +171,7 @@ def test_tables_of_phases_and_the_value_of_one_sum(
 
 
 def test_repeated_turns_do_not_change_the_norm(cupy: Any) -> None:  # noqa: F811
-    """cos and sin of an eighth of a circle are both rounded down in single precision, by 1.7e-8 of themselves."""
-    t, circuit = qd.ParameterVector("t", 4), qd.Circuit(4)
-    for layer in range(40):
-        for q in range(4):
-            circuit.ry(np.pi / 2, q).rz(0.3 + 0.2 * layer + q, q)
-        circuit.cz(layer % 4, (layer + 1) % 4)
-    for q in range(4):
-        circuit.rx(t[q], q)
-    records = row_records(circuit, [0, 1, 2, 3])
+    records = row_records(repeated_turns(), [0, 1, 2, 3])
     gpu, exact = CudaRows(records, False, 0), CpuRows(records, True)
     chosen = lowered_outputs(records.frame, [qd.PauliSum({"": 3.0, "Z0": 0.5, "X1 Z2": 0.25})])
     rows, shared = np.random.default_rng(1).uniform(-3, 3, (5, 4)), np.zeros(0)
