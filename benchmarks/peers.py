@@ -5,7 +5,9 @@ simulator.py says what is asked of them, and what is timed in each mode.
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -357,6 +359,9 @@ class QSim(Simulator):
         import qsimcirq
 
         self.qsimcirq, self.qsim = qsimcirq, qsimcirq.qsim
+        # Kept from qdist's kernels, AVX-512 is kept from qsim's too.
+        if os.environ.get("QDIST_SIMD") == "x86_64_v3":
+            self.qsim = importlib.import_module("qsimcirq.qsim_avx2")
 
     def settings(self, mode: str) -> Sequence[str]:
         return ("fused 2", "fused 3", "fused 4")
