@@ -362,6 +362,20 @@ def arguments() -> argparse.Namespace:
     return options
 
 
+def said(row: dict[str, Any]) -> str:
+    """A row as it is told as soon as it has been measured."""
+    times = ", ".join(f"{name} {1e3 * seconds:.4g} ms" for name, seconds in row["seconds"].items())
+    return f"{row['circuit']} n={row['num_qubits']} {row['dtype']} {row['what']}: {times}"
+
+
+def written(
+    comparison: Comparison, rows: Sequence[dict[str, Any]], bounds: dict[str, float], options: argparse.Namespace
+) -> Path:
+    """Writes what has been measured so far: a run that is broken off keeps its rows."""
+    facts = {"threads": options.threads, "limits": bounds, "versions": comparison.versions}
+    return save(options.save, facts | {"failures": comparison.failures, "rows": list(rows)})
+
+
 def main() -> int:
     options = arguments()
     started = time.monotonic()
@@ -377,7 +391,12 @@ def main() -> int:
                     comparison.check(case)
             return bool(comparison.failures)
         before = limits.measure(options.threads)
-        rows = [comparison.row(case, options.repeats) for case in cases(options)]
+        rows: list[dict[str, Any]] = []
+        for case in cases(options):
+            rows.append(comparison.row(case, options.repeats))
+            print(said(rows[-1]), flush=True)
+            if options.save:
+                written(comparison, rows, before, options)
         # Whatever else the machine did at one time makes its limits look lower, so the better of two counts.
         after = limits.measure(options.threads)
     finally:
@@ -394,8 +413,7 @@ def main() -> int:
         print(f"! {failure}")
     print(f"took {(time.monotonic() - started) / 60:.0f} minutes")
     if options.save:
-        results = {"threads": options.threads, "limits": best, "versions": comparison.versions}
-        path = save(options.save, results | {"failures": comparison.failures, "rows": rows})
+        path = written(comparison, rows, best, options)
         print(f"written: {path}")
         try:
             plot(rows, path.with_suffix(".png"))

@@ -5,10 +5,12 @@ simulator.py says what is asked of them, and what is timed in each mode.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import os
+import sys
 from collections.abc import Sequence
+from importlib import machinery
 from typing import Any
 
 import numpy as np
@@ -345,6 +347,17 @@ class Qulacs(Simulator):
         return self.state.get_vector()
 
 
+def _load_avx2_as_avx512() -> None:
+    """qsim chooses its kernels when it is imported, by what the CPU has, and one process can load one kind."""
+    package = importlib.util.find_spec("qsimcirq")
+    for folder in (package and package.submodule_search_locations) or ():
+        finder = machinery.FileFinder(folder, (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES))
+        if (spec := finder.find_spec("qsim_avx2")) and spec.loader:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules["qsimcirq.qsim_avx512"] = module
+
+
 class QSim(Simulator):
     """qsim: the simulator's own circuit and entry point (no translation from Cirq), gates fused as is best.
 
@@ -356,12 +369,12 @@ class QSim(Simulator):
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
+        # Kept from qdist's kernels, AVX-512 is kept from qsim's too.
+        if os.environ.get("QDIST_SIMD") == "x86_64_v3":
+            _load_avx2_as_avx512()
         import qsimcirq
 
         self.qsimcirq, self.qsim = qsimcirq, qsimcirq.qsim
-        # Kept from qdist's kernels, AVX-512 is kept from qsim's too.
-        if os.environ.get("QDIST_SIMD") == "x86_64_v3":
-            self.qsim = importlib.import_module("qsimcirq.qsim_avx2")
 
     def settings(self, mode: str) -> Sequence[str]:
         return ("fused 2", "fused 3", "fused 4")
