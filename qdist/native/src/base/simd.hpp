@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <type_traits>
 #include <utility>
 #include <vector>
-#if defined(__AVX512F__)
+#if defined(__SSSE3__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "base/bits.hpp"
@@ -22,7 +25,12 @@
 
 namespace qdist {
 
-// Width of the vectors of the instruction set that this is compiled for.
+// Vectors of the instruction set that this is compiled for: how many there are, and their width.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int num_registers = 32;
+#else
+inline constexpr int num_registers = 16;
+#endif
 #if defined(__AVX512F__)
 inline constexpr std::size_t vector_bytes = 64;
 #elif defined(__AVX__)
@@ -85,6 +93,54 @@ QDIST_INLINE inline V lane_xor(V v) {
     if constexpr (X == 0) return v;
     return shuffled<sizeof(V) / sizeof(v[0])>(v, v, [](std::size_t l) { return l ^ X; });
 }
+
+// For a blend of two vectors: all ones where the first is taken.
+template <class Real>
+using LaneMask = Vec<std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>>;
+
+// A permutation of a vector's lanes that is known at run time.
+template <class Real>
+class LaneOrder {
+public:
+#if defined(__AVX512F__)
+    static constexpr std::size_t unit = sizeof(Real);  // bytes that the instruction moves together
+#elif defined(__AVX2__)
+    static constexpr std::size_t unit = 4;
+#else
+    static constexpr std::size_t unit = 1;
+#endif
+#if defined(__SSSE3__) || (defined(__ARM_NEON) && defined(__aarch64__))
+    static constexpr bool available = true;
+#else
+    static constexpr bool available = false;
+#endif
+
+    // Lane l of the result is lane place(l).
+    template <class Place>
+    explicit LaneOrder(Place place) {
+        constexpr std::size_t units = sizeof(Real) / unit;
+        for (std::size_t k = 0; k < vector_bytes / unit; ++k) units_[k] = Unit(place(k / units) * units + k % units);
+    }
+
+    QDIST_INLINE Vec<Real> of(Vec<Real> v) const {
+#if defined(__AVX512F__)
+        const __m512i order = _mm512_load_si512(units_);
+        if constexpr (sizeof(Real) == 4) return Vec<Real>(_mm512_permutexvar_ps(order, __m512(v)));
+        if constexpr (sizeof(Real) == 8) return Vec<Real>(_mm512_permutexvar_pd(order, __m512d(v)));
+#elif defined(__AVX2__)
+        return Vec<Real>(_mm256_permutevar8x32_ps(__m256(v), *reinterpret_cast<const __m256i*>(units_)));
+#elif defined(__SSSE3__)
+        return Vec<Real>(_mm_shuffle_epi8(__m128i(v), *reinterpret_cast<const __m128i*>(units_)));
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+        return Vec<Real>(vqtbl1q_u8(uint8x16_t(v), vld1q_u8(units_)));
+#endif
+        return v;
+    }
+
+private:
+    using Unit = std::conditional_t<unit == 1, std::uint8_t, std::conditional_t<unit == 4, std::uint32_t, std::uint64_t>>;
+    alignas(vector_bytes) Unit units_[vector_bytes / unit];
+};
 
 // The same numbers in another precision. GCC 12 converts those of AVX-512 half a register at a time unless told otherwise.
 template <class To, class From>
