@@ -57,7 +57,8 @@ def milliseconds(step: Callable[[], Any], repeats: int) -> float:
 
 
 def layer_step(num_qubits: int, layers: int, rows: int) -> Callable[[], float]:
-    """Outputs, sum of squares, gradient by all weights; everything but the loss stays on the GPU."""
+    """Outputs, sum of squares, gradient by all weights; everything but the loss stays on the GPU. A step ends when the
+    host has the loss, with the gradient under way: the next one waits for it."""
     x, w = qd.ParameterVector("x", num_qubits), qd.ParameterVector("w", 3 * num_qubits * layers)
     circuit = qd.Circuit(num_qubits)
     for name, (a, b) in gates(num_qubits, layers):

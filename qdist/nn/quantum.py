@@ -188,34 +188,38 @@ class QuantumLayer(Module):
             x = np.zeros((1, 0), self._dtype)
         # Angles keep their precision, and so do outputs, whatever the layers around compute in.
         x = widened(x if isinstance(x, Tensor) else Tensor(x, device=self.program.device))
-        kind = x.dtype.kind
-        if kind == "c":
-            raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
-        if self.weights is not None and kind == "f" and x.dtype != self.weights.dtype:
+        dtype, shape, features = x.dtype, x.shape, self.in_features
+        if dtype.kind == "c":
+            raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {dtype}")
+        if self.weights is not None and dtype.kind == "f" and dtype != self.weights.dtype:
             name = self.weights.dtype.name
             raise TypeError(
-                f"x is {x.dtype} and the layer's weights are {name}: convert the data, x.astype({name!r}) (of a Tensor "
-                f"x.to({name!r})), or the layer, layer.to({x.dtype.name!r})"
+                f"x is {dtype} and the layer's weights are {name}: convert the data, x.astype({name!r}) (of a Tensor "
+                f"x.to({name!r})), or the layer, layer.to({dtype.name!r})"
             )
-        shape, features = x.shape, self.in_features
         wide = self._amplitudes and len(shape) == 2 and 1 <= shape[1] < features
         if len(shape) != 2 or (shape[1] != features and not wide):
-            raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got shape {x.shape}")
+            raise ValueError(f"QuantumLayer takes (batch, {features}), got shape {shape}")
         if x.device != self.program.device:
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
-        with computing_in(None):
-            if mode.grad and x._version.outside and not self.program.backend.is_host and held_elsewhere(x):
-                # What others may write is digested where it is saved, and that waits for the GPU; a copy does not.
-                x = x.clone()
-            inputs = (x,) if self.weights is None else (x, self.weights)
-            output = apply(_RULE, *inputs, layer=self)
+        if mode.precision is None:
+            output = self._applied(x)
+        else:
+            with computing_in(None):
+                output = self._applied(x)
         together = None if self.comm is None else self._together()
         if output.requires_grad and together is not None and together.size > 1:
             if self._agreement is None or self._agreement.comm is not together:
                 self._agreement = Agreement(together, _WAY_OUT)
             output.register_hook(self._agreement.follow)
         return output
+
+    def _applied(self, x: Tensor) -> Tensor:
+        if mode.grad and x._version.outside and not self.program.backend.is_host and held_elsewhere(x):
+            # What others may write is digested where it is saved, and that waits for the GPU; a copy does not.
+            x = x.clone()
+        return apply(_RULE, x, layer=self) if self.weights is None else apply(_RULE, x, self.weights, layer=self)
 
     def metric_vector(self, v: Any, x: Any = None) -> NDArray[np.float64]:
         """The metric tensor of the circuit's state by the weights (``Program.metric_tensor``), times a vector; the mean

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from functools import lru_cache
-from threading import local
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +42,7 @@ def module_of(array: Array) -> ModuleType:
     raise TypeError(f"expected a NumPy or CuPy array, got {type(array).__name__}")
 
 
+@cache
 def module_of_kind(kind: type) -> ModuleType:
     """The array module of arrays of this class."""
     return np if issubclass(kind, np.ndarray) else sys.modules["cupy"]
@@ -189,39 +189,7 @@ def expanded(xp: ModuleType, array: Array, shape: tuple[int, ...]) -> Array:
 
 def device_of(array: Array) -> str:
     """ "cpu" or "cuda:<index>"."""
-    return "cpu" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}"
-
-
-class _Landing(local):
-    """Page-locked memory for one number, of each thread."""
-
-    def __init__(self) -> None:
-        self._known: dict[np.dtype, tuple[Any, int]] = {}
-
-    def of(self, dtype: np.dtype) -> tuple[Any, int]:
-        """It as an array, and its address."""
-        found = self._known.get(dtype)
-        if found is None:
-            import cupyx
-
-            memory = cupyx.empty_pinned(dtype.itemsize, np.uint8)
-            found = self._known[dtype] = memory.view(dtype), memory.ctypes.data
-        return found
-
-
-_landing = _Landing()
-
-
-def only_number(array: Array) -> Any:
-    """The element of an array that has one, as a Python number."""
-    if isinstance(array, np.ndarray) or several_gpus():
-        return array.item()
-    cuda = sys.modules["cupy"].cuda
-    number, at = _landing.of(array.dtype)
-    stream = cuda.get_current_stream()
-    cuda.runtime.memcpyAsync(at, array.data.ptr, number.nbytes, cuda.runtime.memcpyDeviceToHost, stream.ptr)
-    stream.synchronize()
-    return number.item()
+    return "cpu" if isinstance(array, np.ndarray) else f"cuda:{array.data.device_id}"
 
 
 def to_device(array: Array, device: str) -> Array:

@@ -74,7 +74,8 @@ def widened(value: Any) -> Any:
     """Half-precision Tensors, also in tuples, as float32; anything else as it is. Gradients flow back."""
     if isinstance(value, tuple):
         return tuple(widened(part) for part in value)
-    return value.to(FLOAT32) if isinstance(getattr(value, "dtype", None), np.dtype) and is_half(value.dtype) else value
+    dtype = getattr(value, "dtype", None)
+    return value.to(FLOAT32) if isinstance(dtype, np.dtype) and is_half(dtype) else value
 
 
 def wide_array(array: Array) -> Array:

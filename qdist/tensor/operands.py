@@ -9,8 +9,6 @@ import numpy as np
 from . import arrays
 from .rules import Rule
 
-_SCALARS = {bool, int, float, complex}
-
 
 def promote(rule: Rule, values: list, keep_halves: bool) -> list:
     """Bring an operation's inputs to their common dtype, all but indices and masks.
@@ -35,11 +33,11 @@ def promote(rule: Rule, values: list, keep_halves: bool) -> list:
     return values
 
 
-def shared_module(rule: Rule, values: list) -> tuple[Any, Any]:
-    """The array module of the inputs, which must all be in one place, and their GPU where it has to be chosen."""
-    kinds = {a.__class__ for a in values} - _SCALARS
-    if len(kinds) == 1:
-        module = arrays.module_of_kind(*kinds)
+def shared_module(rule: Rule, values: list, kind: type | None) -> tuple[Any, Any]:
+    """The array module of the inputs, which must all be in one place, and their GPU where it has to be chosen. kind:
+    the class of all arrays among them; None where they differ."""
+    if kind is not None:
+        module = arrays.module_of_kind(kind)
         if module is np or not arrays.several_gpus():
             return module, None
     first = None

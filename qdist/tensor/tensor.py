@@ -14,6 +14,7 @@ from .arrays import Array, is_array
 from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
 from .half import in_half
 from .in_place import InPlace
+from .kernels.landing import only_number
 from .kernels.shaping import PLACE
 from .methods import Methods
 from .operands import promote, shared_module
@@ -43,7 +44,8 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     rule: Rule = op if op.__class__ is Rule else RULES[op]  # type: ignore[index, assignment]
     values: list[Any] = []
     dtype = None
-    mixed = wants = elsewhere = halves = False
+    kind: type | None = None
+    mixed = wants = apart = halves = False
     for x in inputs:
         if isinstance(x, Tensor):
             if x.dispatch is not None:
@@ -55,8 +57,9 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
                 halves = halves or dtype.itemsize == 2
             if x.requires_grad:
                 wants = True
-            if a.__class__ is not _ndarray:
-                elsewhere = True
+            if a.__class__ is not kind:
+                apart = kind is not None or apart
+                kind = a.__class__
             values.append(a)
         elif x.__class__ in _SCALARS:
             mixed = mixed or dtype is None or dtype.kind not in "fc" or x.__class__ is complex
@@ -74,7 +77,9 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     if rule.view and inputs[0]._version.outside:
         a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
         inputs[0]._version.outside = held_elsewhere(inputs[0], values)
-    xp, gpu = shared_module(rule, values) if elsewhere else (np, None)
+    xp, gpu = np, None
+    if apart or kind is not _ndarray:
+        xp, gpu = shared_module(rule, values, None if apart else kind)
     if gpu is None:
         output, saved = run.forward(xp, *values, **attributes)
     else:
@@ -97,7 +102,7 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
 def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
     """Give the outputs of an operation the Node that made them."""
     several = made.__class__ is tuple
-    if not several and not arrays.is_inexact(made._data.dtype):
+    if not several and made._data.dtype.kind not in "fc" and not arrays.is_inexact(made._data.dtype):
         return
     edges = [(x._node or x) if isinstance(x, Tensor) and x.requires_grad else None for x in inputs]
     guards: list[tuple[Version, int, Array]] = []
@@ -300,7 +305,8 @@ class Tensor(Operators, Methods, InPlace):
         """The only element, as a Python number."""
         if self.size != 1:
             raise ValueError(f"item() needs exactly one element; this tensor has shape {self.shape}")
-        return arrays.only_number(self._data)
+        version = self._version
+        return only_number(self._data, unchanged=not (version.outside or version.count))
 
     def tolist(self) -> Any:
         """The values as (nested) Python numbers."""

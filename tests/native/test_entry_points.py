@@ -918,6 +918,7 @@ ELSEWHERE = {
     "formulas": "tests/native/test_formulas.py",
     "lane_bits": "a constant",
     "launch": "tests/native/test_native.py",
+    "landed": "tests/tensor/test_landing.py",
     "variant": "a constant",
     "xla_function": "tests/native/test_xla_call_frame.py",
 }

@@ -15,7 +15,7 @@ from strategies import TABLE_GATES, circuits, random_unitary
 import qdist as qd
 from qdist.circuit.gates import NAMED
 from qdist.native import kernels
-from qdist.plan.operations import gate_operation
+from qdist.plan.operations import gate_operation, operations
 from qdist.plan.rows import lowered
 from qdist.plan.rows.records import DIAGONAL, GROUP
 from qdist.plan.rows.steps import steps
@@ -270,6 +270,17 @@ def test_phases_of_one_parameter_set_are_one_table(monkeypatch: pytest.MonkeyPat
     assert single == {DIAGONAL: 2, GROUP: 4}
     assert DIAGONAL not in batch
     assert batch[GROUP] > 6
+
+
+def test_strings_that_cancel_have_no_angle() -> None:
+    """Phases are given as products of qubits. As strings of Z, RZZ is one and CRZ two; the others add up to nothing."""
+    p = qd.ParameterVector("p", 3)
+    circuit = qd.Circuit(4).h(range(4)).rzz(p[0], 0, 1).rzz(p[1], 1, 2).rzz(p[1], 2, 3).crz(p[2], 0, 2)
+    source = qd.compile(circuit, device="cpu").source
+    records = lowered(4, operations(source.circuit), source.affine, ())
+    assert sorted(records.terms[:, 0].tolist()) == [0b0011, 0b0100, 0b0101, 0b0110, 0b1100]
+    assert sorted(records.entries[:, 0].tolist()) == sorted(records.terms[:, 1].tolist())
+    assert sorted(np.abs(records.coefficients).tolist()) == [0.5, 0.5, 1, 1, 1]
 
 
 def test_many_threads_at_once_and_a_forked_child_find_the_pool_at_work() -> None:

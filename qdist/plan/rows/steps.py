@@ -104,10 +104,24 @@ def _swap(operation: Operation, _: Any) -> Iterator[Step]:
 
 
 def _diagonal(operation: Operation, _: Any) -> Iterator[Step]:
-    for product, affine in operation.terms:
-        yield _phase(affine, tuple((1 << q, 1) for q in product))
-    for tests, affine in operation.wide:
-        yield _phase(affine, tuple((1 << q, value) for q, value in tests))
+    """The sum of all phases, as strings of Z. What cancels, such as the single Z in an RZZ, takes no angle."""
+    strings: dict[int, tuple[float, dict[int, float]]] = {}
+    products = [(tuple((q, 1) for q in product), affine) for product, affine in operation.terms]
+    for tests, (constant, terms) in (*products, *operation.wide):
+        # Where all tests hold: the product of (1 + or - Z) / 2.
+        for chosen in range(1 << len(tests)):
+            z, factor = 0, 0.5 ** len(tests)
+            for k, (q, value) in enumerate(tests):
+                if chosen >> k & 1:
+                    z, factor = z ^ 1 << q, -factor if value else factor
+            before, own = strings.get(z, (0.0, {}))
+            for slot, coefficient in terms:
+                own[slot] = own.get(slot, 0.0) + factor * coefficient
+            strings[z] = before + factor * constant, own
+    for z, (constant, own) in strings.items():
+        left = tuple((slot, coefficient) for slot, coefficient in own.items() if coefficient)
+        if constant or left:
+            yield Rotate(0, z, 0, scaled((constant, left), -2.0))
 
 
 def _table(operation: Operation, conditions: Any) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from typing import Any
 from qdist.native import kernels
 
 from ..arrays import Array, several_gpus
+from .landing import NOWHERE, announce
 
 __all__ = ["pairs", "total"]
 
@@ -35,8 +36,12 @@ PAIRS(subtract, a - b)
 PAIRS(multiply, a * b)
 PAIRS(twice_the_product, (a + a) * b)
 
-// Divided by count. Sums are in double, and have the same order every time.
-extern "C" __global__ void total(const Real* numbers, Real* out, long long size, long long count) {
+// Divided by count. Sums are in double, and have the same order every time. word: on the host, for the result in
+// float32 and the ticket.
+typedef unsigned long long Word;
+extern "C" __global__ void total(
+    const Real* numbers, Real* out, long long size, long long count, Word* word, Word ticket
+) {
     __shared__ double parts[32];
     double sum = 0;
     for (long long i = threadIdx.x; i < size; i += blockDim.x) sum += numbers[i];
@@ -46,6 +51,9 @@ extern "C" __global__ void total(const Real* numbers, Real* out, long long size,
     if (threadIdx.x) return;
     for (int warp = 1; warp < blockDim.x / 32; ++warp) sum += parts[warp];
     *out = Real(sum / count);
+    if (!word) return;
+    *(volatile Word*)word = ticket << 32 | __float_as_uint(float(sum / count));
+    __threadfence_system();  // Visible to the host at once, not only when the kernel has ended.
 }
 """
 
@@ -64,28 +72,31 @@ def pairs(name: str, left: Array, right: Array) -> Array | None:
             return None
         step = 0
     out = kind(right.shape, right.dtype)
-    _launch(name, right.dtype.char, -(-size // _THREADS), _THREADS, left, right, out, size, step)
+    numbers = [left.data.ptr, right.data.ptr, out.data.ptr, size, step]
+    _launch(name, right.dtype.char, -(-size // _THREADS), _THREADS, _current_stream(), numbers)
     return out
 
 
 def total(array: Array, count: int = 1) -> Array | None:
     """The sum of all numbers, divided by a count; a number of no dimensions. None for what CuPy has to do."""
-    size = array.size
-    if not 0 < size <= _MOST or array.dtype.char not in "fd" or not array.flags.c_contiguous:
+    size, char = array.size, array.dtype.char
+    if not 0 < size <= _MOST or char not in "fd" or not array.flags.c_contiguous:
         return None
-    out = array.__class__((), array.dtype)
-    _launch("total", array.dtype.char, 1, _SUMMING, array, out, size, count)
+    out, stream = array.__class__((), array.dtype), _current_stream()
+    landing = announce(out, stream) if char == "f" else NOWHERE
+    _launch("total", char, 1, _SUMMING, stream, [array.data.ptr, out.data.ptr, size, count, *landing])
     return out
 
 
-def _launch(name: str, char: str, blocks: int, threads: int, *given: Any) -> None:
-    """given: arrays, then two numbers."""
+def _current_stream() -> Any:
+    return sys.modules["cupy"].cuda.get_current_stream()
+
+
+def _launch(name: str, char: str, blocks: int, threads: int, stream: Any, numbers: list[int]) -> None:
+    """numbers: addresses and counts, as the kernel takes them."""
     kernel, function = _kernel(name, char)
-    numbers = [array.data.ptr for array in given[:-2]]
-    numbers += given[-2:]
     # A function belongs to one GPU. In a thread that has not chosen it yet the driver refuses, and CuPy chooses.
-    stream = sys.modules["cupy"].cuda.get_current_stream().ptr
-    if several_gpus() or kernels.launch(function, blocks, threads, stream, numbers):
+    if several_gpus() or kernels.launch(function, blocks, threads, stream.ptr, numbers):
         kernel((blocks,), (threads,), tuple(numbers))
 
 

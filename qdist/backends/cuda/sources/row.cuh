@@ -55,18 +55,20 @@ struct Row {
     }
 
     __device__ __forceinline__ void start() const {
+        // The lowest bits of all amplitudes of a thread are those of its number.
+        const int low = min(launch.num_bits, 31 - __clz(team.threads));
+        const Complex first = product({1, 0}, team.thread, 0, low);
         for (unsigned s = team.thread; s < size(); s += team.threads) {
-            const Complex a = product(s, launch.num_bits);
+            const Complex a = product(first, s, low, launch.num_bits);
             ket[swizzled(s)] = a.x;
             ket[swizzled(s) ^ plane()] = a.y;
         }
         team.sync();
     }
 
-    // The amplitude of the first `count` qubits.
-    __device__ __forceinline__ Complex product(unsigned s, int count) const {
-        Complex a = {1, 0};
-        for (int q = 0; q < count; ++q) {
+    // Times the amplitudes of qubits begin ... end - 1 at index s.
+    __device__ __forceinline__ Complex product(Complex a, unsigned s, int begin, int end) const {
+        for (int q = begin; q < end; ++q) {
             const Real* const own = qubits + 4 * q + 2 * (s >> q & 1);
             a = {a.x * own[0] - a.y * own[1], a.x * own[1] + a.y * own[0]};
         }
@@ -83,7 +85,7 @@ struct Row {
             for (unsigned l = team.thread; l < half; l += team.threads) {
                 const unsigned zero = swizzled(l), one = swizzled(l | half);
                 const Real a = bra[zero], b = bra[zero ^ plane()], c = bra[one], d = bra[one ^ plane()];
-                const Complex p = product(l, q);
+                const Complex p = product({1, 0}, l, 0, q);
                 sum[0] += a * p.x + b * p.y;
                 sum[1] += b * p.x - a * p.y;
                 sum[2] += c * p.x + d * p.y;
@@ -207,25 +209,35 @@ struct Row {
             store(x, ket, place);
         });
         if constexpr (BACK) {
-            const unsigned warp = team.thread / 32, lane = team.thread % 32;
-            double* const own = room + parity * 3 * 32;
+            constexpr int SUMS = K == 3 ? 4 : K;
+            Real each[SUMS] = {};
 #pragma unroll
-            for (int j = 0; j < K; ++j) {
-                sum[j] = warp_sum(EVEN && is_negative(op, j, 0) ? -sum[j] : sum[j]);
-                if (lane == 0) own[32 * j + warp] = sum[j];
-            }
-            team.sync();
-            if (team.threads == 32) {
-                if (lane < K) note(lane == 0 ? op.angle[0] : lane == 1 ? op.angle[1] : op.angle[2], own[32 * lane]);
-                return;
-            }
-            for (unsigned j = warp; j < K; j += team.warps()) {
-                const double total = warp_sum(lane < team.warps() ? own[32 * j + lane] : 0.0);
-                if (lane == 0) note(j == 0 ? op.angle[0] : j == 1 ? op.angle[1] : op.angle[2], total);
-            }
+            for (int j = 0; j < K; ++j) each[j] = EVEN && is_negative(op, j, 0) ? -sum[j] : sum[j];
+            const Real own = warp_sums<SUMS>(each);
+            note_sums<SUMS>(op, K, own, parity);
         } else {
             team.sync();
         }
+    }
+
+    // The derivatives by the angles of a group, whose sums over a warp its lanes have: lane l that of angle l % SUMS. With a barrier.
+    template <int SUMS>
+    __device__ __forceinline__ void note_sums(const RowOp& op, int count, Real own, int parity) const {
+        const unsigned warp = team.thread / 32, lane = team.thread % 32;
+        double* const sums = room + parity * ROW_ROOM / 2;
+        if (team.threads > 32 && lane < SUMS) sums[warp * SUMS + lane] = own;
+        team.sync();
+        if (warp > 0) return;
+        double total = own;
+        if (team.threads > 32) {
+            // Of at most 16 warps, so that two loads a lane are enough.
+            const unsigned end = SUMS * team.warps();
+            total = lane < end ? sums[lane] : 0;
+            if (lane + 32 < end) total += sums[lane + 32];
+#pragma unroll
+            for (int step = SUMS; step < 32; step *= 2) total += __shfl_xor_sync(ALL, total, step);
+        }
+        if (lane < count) note(lane == 0 ? op.angle[0] : lane == 1 ? op.angle[1] : op.angle[2], total);
     }
 
     template <bool BACK>

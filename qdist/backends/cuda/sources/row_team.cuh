@@ -3,6 +3,7 @@
 #pragma once
 
 #include "records.cuh"
+#include "warps.cuh"
 
 extern __shared__ __align__(16) unsigned char memory[];
 
@@ -102,13 +103,6 @@ struct Team {
     }
     __device__ __forceinline__ unsigned warps() const { return threads / 32; }
 };
-
-template <class T>
-__device__ __forceinline__ T warp_sum(T value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
-    return value;
-}
 
 // The sum over a team's threads, for all of them. room: a double a warp.
 __device__ __forceinline__ double team_sum(const Team& team, double value, double* room) {

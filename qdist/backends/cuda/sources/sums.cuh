@@ -5,33 +5,14 @@
 #pragma once
 
 #include "tile.cuh"
+#include "warps.cuh"
 
 #if STATES == 2
 
 static_assert(REGISTER_BITS <= 4, "more register bits than there are sums for");
 
-constexpr unsigned ALL = 0xffffffff;
-
 // No contention; atomicAdd only because it compiles to a fire-and-forget `red`.
 __device__ __forceinline__ void add(double* to, Real value) { atomicAdd(to, double(value)); }
-
-// The sums over a warp of COUNT numbers; a lane gets that of number lane % COUNT.
-template <int COUNT>
-__device__ __forceinline__ Real warp_sums(Real* v) {
-    const unsigned lane = threadIdx.x & 31;
-#pragma unroll
-    for (int half = COUNT / 2; half > 0; half /= 2) {
-        const bool upper = lane & half;
-#pragma unroll
-        for (int j = 0; j < half; ++j) {
-            const Real given = upper ? v[j] : v[j + half], kept = upper ? v[j + half] : v[j];
-            v[j] = kept + __shfl_xor_sync(ALL, given, half);
-        }
-    }
-#pragma unroll
-    for (int step = COUNT; step < 32; step *= 2) v[0] += __shfl_xor_sync(ALL, v[0], step);
-    return v[0];
-}
 
 // The same, added to the doubles from `sums` on.
 template <int COUNT>
