@@ -230,10 +230,8 @@ struct Row {
         if (warp > 0) return;
         double total = own;
         if (team.threads > 32) {
-            // Of at most 16 warps, so that two loads a lane are enough.
-            const unsigned end = SUMS * team.warps();
-            total = lane < end ? sums[lane] : 0;
-            if (lane + 32 < end) total += sums[lane + 32];
+            total = 0;
+            for (unsigned k = lane; k < SUMS * team.warps(); k += 32) total += sums[k];
 #pragma unroll
             for (int step = SUMS; step < 32; step *= 2) total += __shfl_xor_sync(ALL, total, step);
         }
