@@ -234,6 +234,20 @@ def test_what_only_talks_imports_no_circuits(what: str) -> None:
     assert set(done.stdout.split()) <= {"comm", "hints", "logs", "native", "run_command"}
 
 
+def test_models_without_circuits_import_nothing_that_simulates_them() -> None:
+    """Nor the search for placements: each is a quarter of the time in which a rank that trains starts."""
+    code = "import sys, qdist.nn, qdist.optim, qdist.parallel, qdist.training; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    late = ("backends", "circuit", "parallel.auto", "plan", "program", "state")
+    assert {f"qdist.{name}" for name in late} & set(done.stdout.split()) == set()
+    assert {"QuantumLayer"} < set(dir(qdist.nn))
+    assert {"auto"} < set(dir(qdist.parallel))
+    for module, name in ((qdist.nn, "QuantumLayer"), (qdist.parallel, "auto")):
+        assert getattr(module, name).__name__.rpartition(".")[2] == name
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
+            _ = module.nothing
+
+
 def test_the_package_has_its_names_when_they_are_asked_for() -> None:
     assert set(qdist.__all__) <= set(dir(qdist))
     for name in qdist.__all__:
