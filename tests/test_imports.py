@@ -244,7 +244,7 @@ def test_what_only_talks_imports_no_circuits(what: str) -> None:
 
 
 def test_models_without_circuits_import_nothing_that_simulates_them() -> None:
-    """Nor the search for placements: each is a quarter of the time in which a rank that trains starts."""
+    """Nor the search for placements: both are a third of what a rank that trains would import."""
     late = {f"qdist.{name}" for name in ("backends", "circuit", "parallel.auto", "plan", "program", "state")}
     assert late & imported_with("qdist.nn, qdist.optim, qdist.parallel, qdist.training") == set()
 

@@ -84,7 +84,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A model without circuits imports nothing that simulates them: half of the time in which a rank starts.
+    # A model without circuits imports nothing that simulates them, which takes nearly half of the time to import both.
     if name != "QuantumLayer":
         raise AttributeError(f"module 'qdist.nn' has no attribute {name!r}")
     from .quantum import QuantumLayer
