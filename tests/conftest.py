@@ -145,6 +145,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # xdist would begin with the files of many tests, and at last one worker would wait for the other's one long test.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    # Not in pyproject.toml: pytest would import NumPy before this file says how many threads it may have.
+    config.addinivalue_line("filterwarnings", "error::numpy.exceptions.ComplexWarning")
     if ON_RANKS not in os.environ:
         settings.load_profile("thorough" if config.getoption("--thorough") else "repeatable")
     # What is collected, and what it imports, stays to the end: nothing there is garbage to look for.

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -226,20 +227,35 @@ def test_the_core_imports_neither_interop_nor_the_command_line() -> None:
     assert {m: other for m in core for other in imports()[m] if other.startswith(outside)} == {}
 
 
-@pytest.mark.parametrize("what", ["qdist.comm", "qdist.run_command"])
+def imported_with(what: str) -> set[str]:
+    """The modules that a program has which imports this."""
+    code = f"import sys, {what}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("what", ["qdist.comm.bootstrap.initialize", "qdist.run_command"])
 def test_what_only_talks_imports_no_circuits(what: str) -> None:
-    """Hundreds of ranks start at a time, and every launcher: half of their time would go there."""
-    code = f"import sys, {what}; print(*sorted({{m.split('.')[1] for m in sys.modules if m.startswith('qdist.')}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"comm", "hints", "logs", "native", "run_command"}
+    """Hundreds of ranks start at a time, and every launcher, which needs no arrays either: half of their time would go
+    there."""
+    modules = imported_with(what)
+    parts = {module.split(".")[1] for module in modules if module.startswith("qdist.")}
+    assert parts <= {"comm", "hints", "logs", "native", "run_command"}
+    assert ("numpy" in modules) == (what != "qdist.run_command")
 
 
-def test_the_package_has_its_names_when_they_are_asked_for() -> None:
-    assert set(qdist.__all__) <= set(dir(qdist))
-    for name in qdist.__all__:
-        assert getattr(qdist, name) is vars(qdist)[name]
-    with pytest.raises(AttributeError, match="module 'qdist' has no attribute 'nothing'"):
-        _ = qdist.nothing
+def test_models_without_circuits_import_nothing_that_simulates_them() -> None:
+    """Nor the search for placements: both are a third of what a rank that trains would import."""
+    late = {f"qdist.{name}" for name in ("backends", "circuit", "parallel.auto", "plan", "program", "state")}
+    assert late & imported_with("qdist.nn, qdist.optim, qdist.parallel, qdist.training") == set()
+
+
+@pytest.mark.parametrize("package", [qdist, qdist.comm, qdist.nn, qdist.parallel], ids=lambda p: p.__name__)
+def test_a_package_has_its_names_when_they_are_asked_for(package: ModuleType) -> None:
+    assert set(package.__all__) <= set(dir(package))
+    for name in package.__all__:
+        assert getattr(package, name) is vars(package)[name]
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
+        _ = package.nothing
 
 
 def test_scripts_that_are_run_by_path_need_the_standard_library_alone() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.bootstrap import world
+from ..comm.bootstrap.initialize import world
 from ..tensor import Generator, Tensor
 
 

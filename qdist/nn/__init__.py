@@ -1,5 +1,7 @@
 """Modules: layers, containers, losses and initialisers on Tensor."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import init
 from .attention import GatedMLP, GroupedQueryAttention, KVCache, LlamaBlock
 from .containers import Identity, ModuleDict
@@ -26,9 +28,11 @@ from .losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLo
 from .module import Module, ModuleList, Parameter, Sequential
 from .normalization import BatchNorm1d, RMSNorm
 from .positions import positions
-from .quantum import QuantumLayer
 from .recurrent import GRU, LSTM
 from .transformer import MultiHeadAttention, TransformerBlock
+
+if TYPE_CHECKING:
+    from .quantum import QuantumLayer
 
 __all__ = [
     "GELU",
@@ -77,3 +81,17 @@ __all__ = [
     "materialize",
     "positions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A model without circuits imports nothing that simulates them, which takes nearly half of the time to import both.
+    if name != "QuantumLayer":
+        raise AttributeError(f"module 'qdist.nn' has no attribute {name!r}")
+    from .quantum import QuantumLayer
+
+    globals()[name] = QuantumLayer
+    return QuantumLayer
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,9 @@
 """Classical parallelism, a folder a kind: clients of the communicator and the tensor core."""
 
-from qdist.parallel import auto, collectives
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from qdist.parallel import collectives
 from qdist.parallel.activation_memory import activation_bytes, saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
 from qdist.parallel.loss_scale import LossScale
@@ -58,6 +61,9 @@ from qdist.parallel.tensor import (
 )
 from qdist.parallel.zero import Zero
 
+if TYPE_CHECKING:
+    from qdist.parallel import auto
+
 __all__ = [
     "Action",
     "ColumnParallelLinear",
@@ -114,3 +120,14 @@ __all__ = [
     "vocab_parallel_cross_entropy",
     "whole_state_dict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Who divides a model by hand does not import the search for its placements: a seventh of the time.
+    if name != "auto":
+        raise AttributeError(f"module 'qdist.parallel' has no attribute {name!r}")
+    return importlib.import_module("qdist.parallel.auto")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,10 +6,10 @@ import sys
 from threading import Lock
 
 from qdist.comm import Communicator
-from qdist.comm.bootstrap import DEFAULT_TIMEOUT
-from qdist.comm.guard import Guard
+from qdist.comm.bootstrap.initialize import DEFAULT_TIMEOUT
+from qdist.comm.guard.watch import Guard
 from qdist.comm.place import Place
-from qdist.comm.transports import SoloTransport
+from qdist.comm.transports.solo import SoloTransport
 
 __all__ = ["alone"]
 

@@ -1,13 +1,6 @@
-"""How processes become ranks of one job: init(), what launchers tell, and the rendezvous of those that none started."""
+"""How processes become ranks of one job: init(), what launchers tell, and the rendezvous of those that none started.
 
-from qdist.comm.bootstrap.initialize import (
-    DEFAULT_TIMEOUT,
-    counting_communicator,
-    init,
-    is_initialized,
-    shutdown,
-    world,
-)
-from qdist.comm.bootstrap.named_backend import world_over
+Its modules are imported one by one: a launcher needs some of them, and no NumPy.
+"""
 
-__all__ = ["DEFAULT_TIMEOUT", "counting_communicator", "init", "is_initialized", "shutdown", "world", "world_over"]
+__all__: list[str] = []

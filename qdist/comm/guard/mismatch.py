@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from qdist.comm.errors import CollectiveMismatch
-from qdist.comm.guard.watch import Guard, ranks_text
+from qdist.comm.guard.naming import ranks_text
+from qdist.comm.guard.watch import Guard
 from qdist.comm.messages.call import Call
 from qdist.comm.transports.transport import Transport
 

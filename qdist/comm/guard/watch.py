@@ -23,11 +23,12 @@ from typing import Any
 
 from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, LEFT, note_ending
+from qdist.comm.guard.naming import ranks_text
 from qdist.comm.guard.pipes import wait_for_readers
 from qdist.comm.messages.call import Call, DirectEntry, forget
 from qdist.comm.store.client import StoreClient, StoreGone, StoreRefused
 
-__all__ = ["Guard", "ranks_text"]
+__all__ = ["Guard"]
 
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _PACKAGE = str(Path(os.path.abspath(__file__)).parents[2]) + os.sep
@@ -328,15 +329,3 @@ def _where(call: Call) -> str:
     if frame is None:
         return ""
     return f"Called at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}."
-
-
-def ranks_text(ranks: list[int] | tuple[int, ...]) -> str:
-    """``ranks 0-3, 7``"""
-    runs: list[list[int]] = []
-    for r in sorted(ranks):
-        if runs and r == runs[-1][1] + 1:
-            runs[-1][1] = r
-        else:
-            runs.append([r, r])
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}"

@@ -17,7 +17,7 @@ from typing import Any
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, ended_before, read_endings
-from qdist.comm.guard.watch import ranks_text
+from qdist.comm.guard.naming import ranks_text
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import GRACE, Job, Signalled

@@ -1,7 +1,6 @@
-"""What ranks say to each other: arrays, reductions and small Python values, checked, and the record of each call."""
+"""What ranks say to each other: arrays, reductions and small Python values, checked, and the record of each call.
 
-from qdist.comm.messages.call import Call
-from qdist.comm.messages.reduction import ReduceOp
-from qdist.comm.messages.traffic import Message
+Its modules are imported one by one: a launcher needs some of them, and no NumPy.
+"""
 
-__all__ = ["Call", "Message", "ReduceOp"]
+__all__: list[str] = []

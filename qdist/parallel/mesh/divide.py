@@ -17,9 +17,9 @@ from qdist.nn import (
     Module,
     MultiHeadAttention,
     Parameter,
-    QuantumLayer,
     TransformerBlock,
 )
+from qdist.nn.quantum_layers import quantum_layers
 from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.sequence.context import RingAttention, ring_attention
 from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
@@ -119,7 +119,7 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
         _cut_positions(model, groups, plan.positions)
     if plan.sequence_parallel:
         _check_slices(model, plan.positions)
-    circuits = [module for module in model.modules() if isinstance(module, QuantumLayer)]
+    circuits = quantum_layers(model)
     for circuit in circuits:
         if circuit.comm is not None:
             raise ValueError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from qdist.comm import Communicator, Mesh
-from qdist.nn import Module, QuantumLayer
+from qdist.nn import Module
+from qdist.nn.quantum_layers import quantum_layers
 
 __all__ = ["amplitude_groups", "check_circuits"]
 
@@ -18,8 +19,7 @@ def check_circuits(layers: Iterable[object], comm: Communicator) -> None:
     """
     if comm.size == 1:
         return
-    modules = [module for layer in layers if isinstance(layer, Module) for module in layer.modules()]
-    for circuit in (module for module in modules if isinstance(module, QuantumLayer)):
+    for circuit in (found for layer in layers if isinstance(layer, Module) for found in quantum_layers(layer)):
         over = circuit.comm
         if over is comm or (isinstance(over, Mesh) and over.shape.get("dp", 1) > 1):
             raise ValueError(
@@ -31,5 +31,5 @@ def check_circuits(layers: Iterable[object], comm: Communicator) -> None:
 def amplitude_groups(model: Module) -> list[Communicator]:
     """The communicators that circuits in a model are split over, each once: what their ranks compute around a circuit
     has to be equal, and so have all parameters."""
-    groups = [module.program.comm for module in model.modules() if isinstance(module, QuantumLayer)]
+    groups = [circuit.program.comm for circuit in quantum_layers(model)]
     return list({id(group): group for group in groups if group is not None and group.size > 1}.values())

@@ -8,6 +8,7 @@ import types
 import numpy as np
 
 import qdist.comm as qc
+from qdist.comm.bootstrap import initialize
 
 
 def wrong_communicator(rank: int, caught: bool) -> None:
@@ -56,7 +57,7 @@ def breaks_half_way(rank: int) -> None:
         raise OSError("out of descriptors")
 
     if rank == 1:
-        sys.modules["qdist.comm.bootstrap.initialize"].cuda_aware = failing  # type: ignore[attr-defined]
+        initialize.cuda_aware = failing
     qc.init(timeout=60)
 
 

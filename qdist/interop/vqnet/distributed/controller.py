@@ -12,7 +12,7 @@ import numpy as np
 
 from .... import comm as qc
 from ....comm import Communicator
-from ....comm.bootstrap import world_over
+from ....comm.bootstrap.named_backend import world_over
 from ....data import split_data as _share
 from ....nn import Module
 from ....tensor import Tensor, no_grad

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....comm.bootstrap import world_over
+from ....comm.bootstrap.named_backend import world_over
 from ....parallel import PipelineTraining
 from ....tensor import Tensor
 from ..devices import DEV_GPU_0, as_device

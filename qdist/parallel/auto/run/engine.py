@@ -364,7 +364,7 @@ class Engine:
             folder, saving: where checkpoints are, and when they are written, as for `training.steps` (every, seconds,
                 keep, behind, resume, log). The same call goes on from the newest one, in the midst of an epoch.
         """
-        called = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+        called: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
         return fitting.fit(self, data, epochs, batch_size, steps_per_epoch, valid_data, called, folder, saving)
 
     def evaluate(self, data: Any, batch_size: int | None = None) -> dict[str, Any]:
