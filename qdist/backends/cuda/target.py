@@ -31,8 +31,9 @@ _PHASES_A_SWEEP = 3.0
 _FEWEST_BITS_TO_CHOOSE = 23
 """Of shards for which several shapes are tried: smaller ones fit caches, where a sweep costs little."""
 
-_MORE_WARPS = 1.1
-"""What a larger tile than the shape's costs the adjoint sweep: barriers that more warps wait at."""
+_FEWER_BLOCKS = {1: 1.1, 2: 1.05}
+"""What larger tiles than the shape's cost the adjoint sweep, by how many a multiprocessor has room for: barriers that
+more warps wait at (benchmarks/gpu_notes.md)."""
 
 _ONE_ROW = 12
 """A launch of one block, where the kernels of single circuits are bound by their many launches."""
@@ -69,7 +70,9 @@ class CudaTarget(Target):
             return max(memory, len(phases(list(stage.close), list(blocks), self.shape).phases) / _PHASES_A_SWEEP)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
         count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
-        larger = _MORE_WARPS if len(stage.close) > back_shape_of(self.shape.dtype).tile else 1.0
+        usual = back_shape_of(self.shape.dtype)
+        more = max(0, len(stage.close) - usual.tile)
+        larger = _FEWER_BLOCKS[max(1, usual.blocks >> more)] if more else 1.0
         return larger * max(memory, (1 + count) / _PHASES_A_SWEEP)
 
     def widened(self) -> CudaTarget:

@@ -16,8 +16,10 @@ from qdist.plan.stages.target import Target
 
 __all__ = ["Backward", "backward"]
 
-_WORTH = 0.97
+_WORTH = 0.98
 """A smaller relative gain is within the error of the cost model."""
+_PROMISING = 1.1
+"""Times the least cost: from there on another order does not make up for it."""
 _WORTH_ORDERS = 23
 """Index bits of a shard from which on a sweep takes longer than a search."""
 
@@ -47,8 +49,8 @@ def backward(stages: Sequence[Tiles], num_bits: int, target: Target, support: in
     }
     tried = [Backward(other, own) for other, own in found.items() if other in others]
     if again:
-        cheapest = min(found, key=lambda other: sweeps_of(other, found[other], num_bits, support))
-        for other in dict.fromkeys((first, cheapest)):
+        costs = {other: sweeps_of(other, own, num_bits, support) for other, own in found.items()}
+        for other in [other for other in found if other == first or costs[other] < _PROMISING * min(costs.values())]:
             tried += [Backward(other, staged(_operations(own), num_bits, other)) for own in found.values()]
     for plan in tried:
         needed = sweeps_of(plan.target, plan.stages, num_bits, support)

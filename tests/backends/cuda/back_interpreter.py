@@ -9,6 +9,7 @@ from interpreter import Interpreter, name_of, parity, span
 
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.binding import MIXED
+from qdist.backends.cuda.lowering.records import TWO_SUMS
 from qdist.backends.cuda.lowering.tables import MODES
 
 
@@ -57,10 +58,13 @@ class BackInterpreter(Interpreter):
         if name == "core_transition":
             places = self.of_two(int(op["word"]))
             matrix = np.einsum("tqk,tpk->qp", ket[:, places], bra[:, places].conj())
-            for k, (a, b) in enumerate(MIXED):
+            found: list[float] = []
+            for a, b in MIXED:
                 across = matrix[b, a] - matrix[a, b].conj()
-                found = [matrix[a, a].imag, matrix[b, b].imag, across.real, across.imag]
-                self._add(number, int(op["data"]) + 4 * k, found)
+                found += [matrix[a, a].imag, matrix[b, b].imag, across.real, across.imag]
+            needed = int(op["threads"])
+            two = np.where(needed >> np.arange(8) & 1, found, 0).reshape(2, 4).sum(axis=1)
+            self._add(number, int(op["data"]), two if needed & TWO_SUMS else found)
         if name.startswith("transition"):
             if where & int(op["far_mask"]) != int(op["far_value"]):
                 return

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_back_tables import everywhere
 from test_tables import odd_gates
+from test_transitions import plaquettes
 
 import qdist as qd
 from qdist import nn
@@ -80,6 +81,13 @@ def test_random_circuits(n: int, dtype: str) -> None:
 
 def _renamed(circuit: qd.Circuit) -> qd.Circuit:
     return circuit.bind(dict(zip(circuit.parameters, qd.ParameterVector("again", circuit.num_parameters))))
+
+
+@both
+@pytest.mark.parametrize(("n", "width"), [(8, 4), (15, 5), (20, 5)])
+def test_fsim_between_matrices(n: int, width: int, dtype: str) -> None:
+    """Whose derivatives are made of few entries of the transition matrix, before the matrix or after it."""
+    check(plaquettes(n, width, 6), dtype)
 
 
 @both

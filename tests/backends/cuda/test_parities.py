@@ -114,9 +114,9 @@ def test_matrices_are_lean_when_they_are_undone(dtype: str) -> None:
     tables = BackTables(N, np.dtype(dtype), segment.stages, replace(shape, states=2), multiples(circuit.affine()))
     kinds = Counter(int(kind) & ~7 for kind in tables.arrays()["ops"]["kind"])
     assert (kinds[OPS["lean"]], kinds[OPS["core"]]) == (3 * (N - 1) - 1, 1)
-    # Eight sums each, what derivatives of unitary matrices depend on; an RZ that joins none has its own.
+    # Eight sums each at most, what derivatives of unitary matrices depend on; an RZ that joins none has its own.
     assert kinds[OPS["core_transition"]] == 3 * (N - 1)
-    assert 0 <= tables.num_sums - 8 * kinds[OPS["core_transition"]] <= 2
+    assert 6 * kinds[OPS["core_transition"]] < tables.num_sums <= 8 * kinds[OPS["core_transition"]] + 2
 
 
 def test_which_matrices_are_lean() -> None:

@@ -1,9 +1,10 @@
 """The tables of the adjoint sweep: a program's blocks undone on a ket and a bra, and the sums that gradients need.
 
 Before a block with trainable angles is undone, what its angles change in <bra|ket> is summed over all amplitudes: of a
-dense block the transition matrix T_qp = sum of ket_q conj(bra_p), of a turn about Y or X one number of it, of a
-diagonal Re(i conj(bra) ket) with the sign of parities of the index or under conditions, of a Pauli rotation the overlap
-Im <bra|P|ket>. Every sum has a number; ``gradients`` knows what it means for the angles.
+dense block the transition matrix T_qp = sum of ket_q conj(bra_p), or what its derivatives need of it, before the block
+is undone or after that (``core_of``), of a turn about Y or X one number of it, of a diagonal Re(i conj(bra) ket) with
+the sign of parities of the index or under conditions, of a Pauli rotation the overlap Im <bra|P|ket>. Every sum has a
+number; ``gradients`` knows what it means for the angles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.gradients import Gradients
+from qdist.backends.cuda.lowering.gradients import Gradients, core_of
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
@@ -162,10 +163,15 @@ class BackTables(Tables):
         factors = factors_of(block, targets)
         order = sorted(range(len(targets)), key=registers.__getitem__)
         controls = block.operations[0].controls
-        if block.keeps_parity:
-            at = self._own(self.gradients.core_transition(factors, order))
-            self.op(OPS["core_transition"], at, predicate=number_of_two(registers))
-            super().dense(view, block, first_coefficient)
+        core = core_of(factors, order, self._trainable) if len(targets) == 2 and not controls else None
+        assert core is not None or not block.keeps_parity, "on any two register bits there are no other sums"
+        if core is not None:
+            at = self._own(self.gradients.core_transition(factors, order, core))
+            if core.before:
+                super().dense(view, block, first_coefficient)
+            self.op(OPS["core_transition"], at, core.flags, number_of_two(registers))
+            if not core.before:
+                super().dense(view, block, first_coefficient)
             return
         if entries_of(block) != "complex":
             super().dense(view, block, first_coefficient)

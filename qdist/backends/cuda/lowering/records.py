@@ -50,6 +50,7 @@ __all__ = [
     "SUM_NAMES",
     "SWEEP",
     "TERM",
+    "TWO_SUMS",
     "header",
 ]
 
@@ -60,6 +61,9 @@ _MORE_NAMES = ("pair", "imag1", "core", "turned", "lean", "patterned")
 OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, *_MORE_NAMES))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one. "patterned" and 1 is the sum of
 such rotations alone."""
+
+TWO_SUMS = 256
+"""Beside the numbers that CORE_TRANSITION sums up: at most one of the first four, and one of the others."""
 
 GROUP_ENDS, SUM_ENDS = 16, 32
 """Beside the register bits of a parity with a factor: no other of its sum has the same ones; it is its sum's last."""
@@ -88,14 +92,15 @@ OP = Record(
             "threads",
             "unsigned",
             "condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; "
-            "of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are",
+            "of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are; of "
+            "CORE_TRANSITION the numbers to sum, and TWO_SUMS",
         ),
         Field(
             "word",
             "unsigned",
-            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of "
-            "two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; "
-            "of WEIGH how many groups of parities there are",
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE, LEAN and CORE_TRANSITION "
+            "the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of "
+            "the pattern; of WEIGH how many groups of parities there are",
         ),
         Field(
             "far_mask",
@@ -490,6 +495,7 @@ def header() -> str:
         ("how a phase reads the tile", MODES),
         ("kinds of operations", OPS),
         ("bits of what a register bit changes of a pattern", {"column_bits": COLUMN_BITS}),
+        ("beside the numbers of a transition matrix that are summed up", {"two_sums": TWO_SUMS}),
         ("beside the register bits of a parity with a factor", {"group_ends": GROUP_ENDS, "sum_ends": SUM_ENDS}),
         (
             "kinds of operations of rows, flips of those that do not commute, and doubles of a row's room",

@@ -316,7 +316,7 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             case TRANSITION2: add_transition2<0>(a, word, sums + head.y); break;
             case TRANSITION2 + 1: add_transition2<1>(a, word, sums + head.y); break;
             case WEIGH: weigh(a, head.z, weighs + head.y, parities, thread, where, sums); break;
-            case CORE_TRANSITION: with_two(head.w, CoreTransition{a, sums + head.y}); break;
+            case CORE_TRANSITION: with_two(head.w, CoreTransition{a, unsigned(head.z), sums + head.y}); break;
 #endif
         }
     }

@@ -12,6 +12,9 @@ enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, P
 // bits of what a register bit changes of a pattern
 enum { COLUMN_BITS = 5 };
 
+// beside the numbers of a transition matrix that are summed up
+enum { TWO_SUMS = 256 };
+
 // beside the register bits of a parity with a factor
 enum { GROUP_ENDS = 16, SUM_ENDS = 32 };
 
@@ -22,8 +25,8 @@ enum { ROW_ROTATIONS = 0, ROW_PHASES = 1, ROW_MATRIX = 2, ROW_UNEVEN = 256, ROW_
 struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
     int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
-    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are
-    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE and LEAN the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
+    unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are; of CORE_TRANSITION the numbers to sum, and TWO_SUMS
+    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE, LEAN and CORE_TRANSITION the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
     Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of PATTERNED the list of its parities
     Index far_value;  // of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0
 };

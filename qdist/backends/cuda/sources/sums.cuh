@@ -115,17 +115,52 @@ __device__ __forceinline__ void mixed(const States& a, Real* own) {
         }
 }
 
-// Those on register bits I < J that a matrix which keeps parities needs: of 00 and 11, then of 01 and 10.
+// Number `which` of these alone: products first, so that few additions wait for one another.
+template <int FIRST, int SECOND>
+__device__ __forceinline__ Real mixed_one(const States& a, int which) {
+    Real sum = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+        if (!(k & (FIRST | SECOND))) {
+            const Complex p = a[0][k | FIRST], q = a[0][k | SECOND], u = a[1][k | FIRST], v = a[1][k | SECOND];
+            if (which == 0)
+                sum += fma(p.y, u.x, -p.x * u.y);
+            else if (which == 1)
+                sum += fma(q.y, v.x, -q.x * v.y);
+            else if (which == 2)
+                sum += fma(q.x, u.x, q.y * u.y) - fma(p.x, v.x, p.y * v.y);
+            else
+                sum += fma(q.y, u.x, -q.x * u.y) + fma(p.y, v.x, -p.x * v.y);
+        }
+    return sum;
+}
+template <int FIRST, int SECOND>
+__device__ __forceinline__ Real mixed_some(const States& a, unsigned needed) {
+    if (needed & 8) return mixed_one<FIRST, SECOND>(a, 3);
+    if (needed & 2) return mixed_one<FIRST, SECOND>(a, 1);
+    if (needed & 1) return mixed_one<FIRST, SECOND>(a, 0);
+    if (needed & 4) return mixed_one<FIRST, SECOND>(a, 2);
+    return 0;
+}
+
+// Those on register bits I < J that a matrix needs whose derivatives keep parities: of 00 and 11, then of 01 and 10. needed: a bit for
+// each of the eight, and TWO_SUMS where at most one of each four is.
 struct CoreTransition {
     const States& a;
+    unsigned needed;
     double* sums;
 
     template <int I, int J>
     __device__ __forceinline__ void operator()(Two<I, J>) const {
-        Real own[8] = {};
-        mixed<0, 1 << I | 1 << J>(a, own);
-        mixed<1 << I, 1 << J>(a, own + 4);
-        add_warp_sums<8>(own, sums);
+        if (needed & TWO_SUMS) {
+            Real own[2] = {mixed_some<0, 1 << I | 1 << J>(a, needed), mixed_some<1 << I, 1 << J>(a, needed >> 4)};
+            add_warp_sums<2>(own, sums);
+        } else {
+            Real own[8] = {};
+            mixed<0, 1 << I | 1 << J>(a, own);
+            mixed<1 << I, 1 << J>(a, own + 4);
+            add_warp_sums<8>(own, sums);
+        }
     }
 };
 
