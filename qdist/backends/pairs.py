@@ -36,14 +36,10 @@ class _Gate:
     before: list[int]
     """The number of the matrix before it on each qubit; -1 where something else is."""
     after: list[int]
-    whole: bool
-    """Whether it stays a matrix."""
 
     @property
     def is_inner(self) -> bool:
         """Whether it becomes a pair: it has all neighbours, and is unitary up to rounding, as users' need not be."""
-        if self.whole:
-            return False
         error = np.abs(self.matrix @ self.matrix.conj().T - np.eye(4)).max()
         return min(*self.before, *self.after) >= 0 and bool(error < _ROUNDING)
 
@@ -60,9 +56,8 @@ class Pairs:
         for q in [q for q in self._last if qubits >> q & 1]:
             del self._last[q]
 
-    def add(self, qubits: tuple[int, int], matrix: Matrix, whole: bool = False) -> None:
-        """The next matrix, whose index has the first qubit as bit 0. whole: it takes what others hand to it, but does
-        not become a pair."""
+    def add(self, qubits: tuple[int, int], matrix: Matrix) -> None:
+        """The next matrix, whose index has the first qubit as bit 0."""
         number = len(self._gates)
         before = [self._last.get(q, -1) for q in qubits]
         for q, other in zip(qubits, before):
@@ -70,7 +65,7 @@ class Pairs:
                 earlier = self._gates[other]
                 earlier.after[earlier.qubits.index(q)] = number
             self._last[q] = number
-        self._gates.append(_Gate(qubits, matrix, before, [-1, -1], whole))
+        self._gates.append(_Gate(qubits, matrix, before, [-1, -1]))
 
     def numbers(self) -> list[tuple[bool, NDArray[np.float64]]]:
         """For each matrix whether it became a pair, and what the kernel reads: 16 numbers (``_numbers``), or all

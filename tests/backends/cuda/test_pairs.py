@@ -111,17 +111,6 @@ def test_what_is_handed_on_stays_between_touches() -> None:
     np.testing.assert_allclose(got, want, atol=1e-13)
 
 
-def test_a_whole_matrix_takes_what_is_handed_to_it() -> None:
-    """Its neighbours become pairs as if it were one: what reads it has no code for pairs."""
-    given, pairs = [su(4, seed=k) for k in range(6)], Pairs()
-    for k, matrix in enumerate(given):
-        pairs.add((0, 1), matrix, whole=k == 2)
-    numbers = pairs.numbers()
-    assert [is_pair for is_pair, _ in numbers] == [False, True, False, True, True, False]
-    got = np.linalg.multi_dot([as_matrix(*own) for own in numbers[::-1]])
-    np.testing.assert_allclose(got, np.linalg.multi_dot(given[::-1]), atol=1e-14)
-
-
 def test_a_matrix_that_is_not_quite_unitary_is_left_as_it_is() -> None:
     rough = su(4, seed=1).astype(np.complex64).astype(complex)
     given, pairs = [su(4, seed=0), rough, su(4, seed=2), su(4, seed=3)], Pairs()

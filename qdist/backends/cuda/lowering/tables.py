@@ -262,7 +262,7 @@ class Tables:
         if self._pairs and (phase.entry is not None or phase.source is not None):
             self._pairs.touch(-1)
         for block in phase.blocks:
-            if self._pairs and not self._joins_pairs(block):
+            if self._pairs and not (alone and self._is_constant(block)):
                 self._pairs.touch(block.all)
             name = "turned" if is_turned(block) else block.kind
             getattr(self, name)(view, block, first_coefficient)
@@ -354,10 +354,9 @@ class Tables:
             self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))
-        if self._pairs and self._joins_pairs(block):
+        if self._pairs and view.alone and self._is_constant(block):
             first, second = (targets[k] for k in order)
-            matrix = constant_matrix(factors_of(block, targets), order, self._fixed)
-            self._pairs.add((first, second), matrix, whole=not view.alone)
+            self._pairs.add((first, second), constant_matrix(factors_of(block, targets), order, self._fixed))
             self._pair_ops.append(len(self._ops))
         else:
             self.matrix(block, targets, order, data)
@@ -366,11 +365,6 @@ class Tables:
             self.op(OPS[f"controlled{len(targets)}"] + where, data, threads, predicate, far)
         else:
             self.op(OPS[f"dense{len(targets)}"] + where, data)
-
-    def _joins_pairs(self, block: Block) -> bool:
-        """Whether it is a matrix on two qubits that others may hand parts of them to (backends/pairs.py)."""
-        is_matrix = block.is_plain_dense and block.mixes.bit_count() == 2 and not block.keeps_parity
-        return is_matrix and self._is_constant(block)
 
     def _is_constant(self, block: Block) -> bool:
         """Whether no parameter changes the block."""
