@@ -384,7 +384,7 @@ class Tensor(Operators, Methods, InPlace):
         with _accumulating:
             if self.grad is None:
                 # What other edges may hold too is copied, so that changing one .grad never changes another.
-                self.grad = _wrap(None, g if owned else g.copy(), None)
+                self.grad = _wrap(np, g if owned else g.copy(), None)
                 self.grad._version.outside = True  # A hook may have kept it.
             elif arrays.is_half(self.grad.dtype):
                 # Passes are added up in float32, from the second on.

@@ -31,6 +31,28 @@ def test_a_second_backward_pass_accumulates():
     assert x.grad.item() == 6.0
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda z, y: z * y, 2.0),
+        (lambda z, y: z * z * y, 12.0),
+        (lambda z, y: (z + y) * z, 8.0),
+        (lambda z, y: z / y - z, -0.5),
+        (lambda z, y: (z * y).exp(), 2 * np.exp(6)),
+    ],
+)
+def test_numbers_of_no_dimensions_have_gradients_that_add_up(function, expected):
+    # NumPy makes a number, which is no array, of every operation on them.
+    z, y = Tensor(3.0, requires_grad=True), Tensor(2.0)
+    for passes in (1, 2):
+        function(z, y).backward()
+        assert isinstance(z.grad, Tensor)
+        assert z.grad.shape == ()
+        np.testing.assert_allclose(z.grad.numpy(), passes * expected)
+    (g,) = qt.grad(function(z, y), [z])
+    np.testing.assert_allclose(g.numpy(), expected)
+
+
 def test_gradients_of_different_leaves_never_share_memory():
     a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
     (a + b).sum().backward()
