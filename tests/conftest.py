@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
+import types_beside
 from _pytest.runner import runtestprotocol
 
 # Two files of tests may have eight ranks each at a time, and ranks that wait by spinning would take the cores from each
@@ -149,6 +151,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error::numpy.exceptions.ComplexWarning")
     if ON_RANKS not in os.environ:
         settings.load_profile("thorough" if config.getoption("--thorough") else "repeatable")
+    # Where workers run all tests.
+    is_first = not hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if is_first and config.getoption("numprocesses", None):
+        folder = tempfile.TemporaryDirectory(prefix="qdist-types-")
+        config.add_cleanup(folder.cleanup)
+        config.add_cleanup(types_beside.start(Path(folder.name)).terminate)
     # What is collected, and what it imports, stays to the end: nothing there is garbage to look for.
     gc.disable()
 
@@ -171,16 +179,16 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what --thorough asks for. Tests that start ranks are marked so, and the files that have some come
-    first, with the one of mypy: they take longest, and at the end one worker would wait for the other's. Those that
-    mostly wait themselves, for a rank that is gone or for a time-out, take turns with those whose ranks compute: while
-    one worker waits, the ranks of the other have both cores."""
+    first: they take longest, and at the end one worker would wait for the other's. Those that mostly wait themselves,
+    for a rank that is gone or for a time-out, take turns with those whose ranks compute: while one worker waits, the
+    ranks of the other have both cores."""
     if not config.getoption("--thorough"):
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     starts_ranks = {"run_ranks", "pass_on_ranks", "run_nccl_ranks", "pass_on_nccl_ranks", "bundled_mpich"}
     here = Path(__file__).parent
-    files = {here / "test_style.py": None}
+    files: dict[Path, None] = {}
     for item in items:
         if starts_ranks & set(getattr(item, "fixturenames", ())):
             item.add_marker("ranks")
@@ -189,6 +197,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     waiting = [file for file in files if file.parent in [here / "comm" / name for name in WAITING]]
     computing = [file for file in files if file not in waiting]
     places = {file: place / len(group) for group in (computing, waiting) for place, file in enumerate(group)}
+    places[here / "test_style.py"] = 2  # Last: mypy runs beside the others.
     items.sort(key=lambda item: places.get(item.path, 1))
 
 
