@@ -240,23 +240,30 @@ private:
     template <class Stored>
     void run_stage(const Stage<Real>& stage, Stored* state, std::size_t offset, Index live) const {
         const TileGrid grid(stage.positions, live & ~stage.mask());
-        const std::size_t count = grid.count();
+        const std::size_t size = grid.elements<Real>(), count = grid.count();
+        const int bits = grid.bits_together<Stored>(2 * size * sizeof(Real));
+        const std::size_t together = std::size_t(1) << bits;
         struct Room {
             const FlushedSubnormals flushed;
             Real* const buffer;
         };
-        const auto room = [&] { return Room{{}, tile_room<Real>(4 * grid.elements<Real>())}; };
-        each_on_threads(count, room, [&](const Room& own, std::size_t tile) {
-            const Index base = grid.base(tile);
-            run_tile(stage, grid, state + 2 * base, base | offset, own.buffer);
+        const auto room = [&] { return Room{{}, tile_room<Real>(2 * (together + 1) * size)}; };
+        each_on_threads(count >> bits, room, [&](const Room& own, std::size_t group) {
+            const std::size_t first = group << bits;
+            std::array<Tile<Real>, TileGrid::most_together> tiles;
+            const auto room_at = [&](std::size_t k) { return Tile<Real>{own.buffer + 2 * k * size, own.buffer + (2 * k + 1) * size}; };
+            for (std::size_t k = 0; k < together; ++k) tiles[k] = room_at(k);
+            Tile<Real> other = room_at(together);
+            const std::span<const Tile<Real>> used(tiles.data(), together);
+            Stored* const begin = state + 2 * grid.base(first);
+            grid.load(begin, used);
+            for (std::size_t k = 0; k < together; ++k) run_tile(stage, size, tiles[k], other, grid.base(first + k) | offset);
+            grid.store(begin, used, grid.size);
         });
     }
 
-    template <class Stored>
-    static void run_tile(const Stage<Real>& stage, const TileGrid& grid, Stored* first, std::size_t base, Real* buffer) {
-        const std::size_t size = grid.elements<Real>();
-        Tile<Real> tile{buffer, buffer + size}, other{buffer + 2 * size, buffer + 3 * size};
-        grid.load(first, tile);
+    // other: room for a tile, which may take the place of the tile's.
+    static void run_tile(const Stage<Real>& stage, std::size_t size, Tile<Real>& tile, Tile<Real>& other, std::size_t base) {
         KeptNorm<Real> norm;
         if (stage.keeps_norm()) norm.note(tile, size, 1);
         const auto& blocks = stage.blocks;
@@ -300,7 +307,6 @@ private:
                 std::get<Rotations<Real>>(blocks[k]).apply(tile, base);
         }
         if (stage.keeps_norm()) norm.restore(tile, size, 1);
-        grid.store(first, tile, grid.size);
     }
 
     int n_;
