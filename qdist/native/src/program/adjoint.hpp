@@ -3,6 +3,7 @@
 // Before a block is undone, what its angles do to <bra|ket> is summed: one pass over the tile for all angles of the block.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -76,23 +77,39 @@ public:
         const std::size_t size = grid.elements<Real>();
         std::vector<double> results(num_results_);
         const auto make = [&] { return std::vector<double>(num_sums_); };
+        const int bits = std::min(grid.bits_together<Stored>(4 * size * sizeof(Real)),
+                                  std::countr_zero(grid.count() / num_chunks(grid.count())));
+        const std::size_t together = std::size_t(1) << bits;
         const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
             const FlushedSubnormals flushed;
-            Real *const buffer = tile_room<Real>(7 * size), *const room = buffer + 6 * size;
+            Real *const buffer = tile_room<Real>((4 * together + 3) * size), *const room = buffer + (4 * together + 2) * size;
+            const auto room_at = [&](std::size_t k) { return Tile<Real>{buffer + 2 * k * size, buffer + (2 * k + 1) * size}; };
             std::fill(sums.begin(), sums.end(), 0.0);
-            for (; tile < last; ++tile) {
-                const Index base = grid.base(tile);
-                TilePair<Real> pair(buffer, size);
-                const std::size_t left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
-                undo_blocks(left, pair, base | offset, room, sums.data());
+            for (; tile < last; tile += together) {
+                std::array<Tile<Real>, TileGrid::most_together> kets, bras;
+                for (std::size_t k = 0; k < together; ++k) kets[k] = room_at(k), bras[k] = room_at(together + k);
+                Tile<Real> other = room_at(2 * together);
+                const std::span<const Tile<Real>> all_kets(kets.data(), together), all_bras(bras.data(), together);
+                const Index first = grid.base(tile);
+                const std::size_t rest = std::size_t(1) << rest_bits_, stored = wanted_.everything ? grid.size : rest;
+                if (together > 1) grid.load(ket + 2 * first, all_kets), grid.load(bra + 2 * first, all_bras);
+                for (std::size_t k = 0; k < together; ++k) {
+                    const Index base = grid.base(tile + k);
+                    TilePair<Real> pair{kets[k], bras[k], other};
+                    std::size_t left = stage_.blocks.size();
+                    if (together == 1)
+                        left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
+                    else
+                        shift(pair, size);
+                    undo_blocks(left, pair, base | offset, room, sums.data());
+                    // Above it the ket is zero by now, but for rounding errors that lack the factor of rotations.
+                    if (wanted_.rest)
+                        for (Real* x : {pair.ket.re, pair.ket.im}) std::fill(x + std::min(rest, stored), x + stored, Real(0));
+                    kets[k] = pair.ket, bras[k] = pair.bra, other = pair.other;
+                }
                 if (!wanted_.rest) continue;
-                const std::size_t rest = std::size_t(1) << rest_bits_;
-                const std::size_t stored = wanted_.everything ? grid.size : rest;
-                // Above it the ket is zero by now, but for rounding errors that lack the factor of rotations.
-                std::fill(pair.ket.re + std::min(rest, stored), pair.ket.re + stored, Real(0));
-                std::fill(pair.ket.im + std::min(rest, stored), pair.ket.im + stored, Real(0));
-                grid.store(ket + 2 * base, pair.ket, stored);
-                grid.store(bra + 2 * base, pair.bra, stored);
+                grid.store(ket + 2 * first, all_kets, stored);
+                grid.store(bra + 2 * first, all_bras, stored);
             }
             collect(sums.data(), found);
         };
@@ -166,21 +183,16 @@ private:
     std::size_t load(const Stored* ket, const Stored* bra, const TileGrid& grid, std::size_t base, const TilePair<Real>& pair,
                      Real* room, double* sums) const {
         const std::size_t count = stage_.blocks.size();
-        const Real shift = Real(wanted_.shift);
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
         if (!g || !g->diagonal.rows_only() || g->sums.empty() || grid.width() < std::size_t(1) << g->diagonal.columns()) {
             grid.load(ket, pair.ket);
             grid.load(bra, pair.bra);
-            if (wanted_.shift != 0)
-                for (std::size_t i = 0; i < grid.elements<Real>(); ++i) {
-                    pair.bra.re[i] -= shift * pair.ket.re[i];
-                    pair.bra.im[i] -= shift * pair.ket.im[i];
-                }
+            shift(pair, grid.elements<Real>());
             return count;
         }
         g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
             const Stored *const kets = grid.at(ket, first), *const bras = grid.at(bra, first);
-            return [=](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
+            return [=, shift = Real(wanted_.shift)](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
                 load_split(kets + 2 * column, k, l);
                 load_split(bras + 2 * column, a, b);
                 a -= shift * k;
@@ -189,6 +201,16 @@ private:
         });
         g->sums.add(room, base, sums + sums_at_.back());
         return count - 1;
+    }
+
+    // Takes the shift off the bra.
+    void shift(const TilePair<Real>& pair, std::size_t size) const {
+        if (wanted_.shift == 0) return;
+        const Real shift = Real(wanted_.shift);
+        for (std::size_t i = 0; i < size; ++i) {
+            pair.bra.re[i] -= shift * pair.ket.re[i];
+            pair.bra.im[i] -= shift * pair.ket.im[i];
+        }
     }
 
     // Undoes the first `left` blocks, or what is wanted of them.

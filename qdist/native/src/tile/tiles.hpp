@@ -21,9 +21,6 @@ struct Tile {
 // The tiles of a ket and of a bra, and room for one more tile.
 template <class Real>
 struct TilePair {
-    TilePair(Real* room, std::size_t size)
-        : ket{room, room + size}, bra{room + 2 * size, room + 3 * size}, other{room + 4 * size, room + 5 * size} {}
-
     Tile<Real> ket, bra, other;
 };
 
