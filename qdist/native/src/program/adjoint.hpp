@@ -77,8 +77,8 @@ public:
         const std::size_t size = grid.elements<Real>();
         std::vector<double> results(num_results_);
         const auto make = [&] { return std::vector<double>(num_sums_); };
-        const int bits = std::min(grid.bits_together<Stored>(4 * size * sizeof(Real)),
-                                  std::countr_zero(grid.count() / num_chunks(grid.count())));
+        // Whatever the number of threads is, so that sums are the same.
+        const int bits = grid.bits_together<Stored>(4 * size * sizeof(Real), num_chunks(grid.count()));
         const std::size_t together = std::size_t(1) << bits;
         const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
             const FlushedSubnormals flushed;

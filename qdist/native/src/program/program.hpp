@@ -241,7 +241,7 @@ private:
     void run_stage(const Stage<Real>& stage, Stored* state, std::size_t offset, Index live) const {
         const TileGrid grid(stage.positions, live & ~stage.mask());
         const std::size_t size = grid.elements<Real>(), count = grid.count();
-        const int bits = grid.bits_together<Stored>(2 * size * sizeof(Real));
+        const int bits = grid.bits_together<Stored>(2 * size * sizeof(Real), 4 * std::size_t(max_threads()));
         const std::size_t together = std::size_t(1) << bits;
         struct Room {
             const FlushedSubnormals flushed;

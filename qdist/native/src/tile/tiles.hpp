@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/bits.hpp"
-#include "base/pool.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
@@ -86,16 +85,15 @@ public:
 
     // Of how many tiles that are neighbours in memory the rows are best loaded together, in bits of their number. A tile's own
     // may be shorter than memory is fastest at: one Neoverse-N1 core loads 128 bytes a row at 7.5 GB/s and 512 at 12, and stores
-    // them at 13 and 17, 1024 at 24. bytes: of what is held for each tile; together they stay in the second-level cache. They
-    // are one thread's: no more than leave each thread some.
+    // them at 13 and 17, 1024 at 24. bytes: of what is held for each tile; together they stay in the second-level cache. pieces:
+    // into how many the tiles must still be divided, as those that are loaded together are one thread's.
     static constexpr std::size_t most_together = 8;
     template <class Stored>
-    int bits_together(std::size_t bytes) const {
+    int bits_together(std::size_t bytes, std::size_t pieces) const {
         constexpr std::size_t row_bytes = 1024, held_bytes = 1 << 18;
-        const std::size_t least = 4 * std::size_t(max_threads());
         int bits = 0;
         const auto fits = [&](int more) {
-            return (bytes << more) <= held_bytes && std::size_t(1) << more <= most_together && count() >> more >= least;
+            return (bytes << more) <= held_bytes && std::size_t(1) << more <= most_together && count() >> more >= pieces;
         };
         while ((2 * sizeof(Stored) * width_ << bits) < row_bytes && outer_ >> (low_ + bits) & 1 && fits(bits + 1)) ++bits;
         return bits;
