@@ -90,7 +90,9 @@ def peak_flops(dtype: str) -> float:
     return 2 * (128 if dtype == "complex64" else 64) * card["multiProcessorCount"] * clock
 
 
-def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> dict[str, Any]:
+def measure(
+    name: str, n: int, dtype: str, repeats: int, gradients: bool, gate_by_gate: bool, bandwidth: float
+) -> dict[str, Any]:
     circuit = CIRCUITS[name](n)
     program = qd.compile(circuit, device="cuda", dtype=dtype)
     program.bind(np.linspace(-2, 2, circuit.num_parameters))
@@ -100,10 +102,10 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
     # The state of the last run has no zeros to pass over.
     dense = milliseconds(lambda: program.run(initial=state, out=state), repeats)
     gradient = None
-    if circuit.num_parameters:
+    if gradients and circuit.num_parameters:
         energy, theta = qd.library.heisenberg_xxz(n), np.linspace(-2, 2, circuit.num_parameters)
         gradient = milliseconds(lambda: program.value_and_grad(energy, theta), repeats) / zero
-    gates, fused, source = peer_milliseconds(name, n, dtype, repeats)
+    gates, fused, source = peer_milliseconds(name, n, dtype, repeats, gate_by_gate)
     fastest = min((ms for ms in (gates, fused) if ms is not None), default=None)
     return {
         "circuit": name,
@@ -122,15 +124,20 @@ def measure(name: str, n: int, dtype: str, repeats: int, bandwidth: float) -> di
     }
 
 
-def peer_milliseconds(name: str, n: int, dtype: str, repeats: int) -> tuple[Any, Any, str]:
+def peer_milliseconds(name: str, n: int, dtype: str, repeats: int, gate_by_gate: bool) -> tuple[Any, Any, str]:
     """(cuStateVec gate by gate, cuStateVecEx, where both come from); None for what is not known."""
     if not custatevec.is_installed():
         return *CUSTATEVEC.get((name, n, dtype), (None, None)), "H200, November 2026"
     circuit = CIRCUITS[name](n)
     bound = circuit.bind(np.linspace(-2, 2, circuit.num_parameters))
-    gates = milliseconds(peers.gate_by_gate(bound, dtype), repeats)
-    with peers.fused(bound, dtype) as run:
-        return gates, milliseconds(run, repeats), "this run"
+    gates = fused = None
+    # Gate by gate is the slower one by far, but where no updater takes the gates.
+    if gate_by_gate or peers.has_wide_rotations(bound):
+        gates = milliseconds(peers.gate_by_gate(bound, dtype), repeats)
+    if not peers.has_wide_rotations(bound):
+        with peers.fused(bound, dtype) as run:
+            fused = milliseconds(run, repeats)
+    return gates, fused, "this run"
 
 
 def main() -> None:
@@ -139,6 +146,9 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"])
     parser.add_argument("--circuits", nargs="+", choices=CIRCUITS, default=list(CIRCUITS))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--gate-by-gate", action="store_true", help="time cuStateVec without its updater for every circuit"
+    )
     parser.add_argument("--save", nargs="?", const="compare_gpu", metavar="NAME", help="write results/NAME.json")
     chosen = parser.parse_args()
     try:
@@ -151,11 +161,25 @@ def main() -> None:
     print(f"{card}, copy {bandwidth / 1e12:.2f} TB/s; {machine_line()}; CuPy {cupy.__version__}")
     results = []
     for dtype, n, name in itertools.product(chosen.dtypes, chosen.qubits, chosen.circuits):
-        results.append(measure(name, n, dtype, chosen.repeats, bandwidth))
-        print(f"{name} n={n} {dtype}: {results[-1]['zero ms']:.1f} ms", file=sys.stderr, flush=True)
+        results.append(measure(name, n, dtype, chosen.repeats, chosen.gradients, chosen.gate_by_gate, bandwidth))
+        told = {
+            key: value
+            for key, value in results[-1].items()
+            if value is not None and ("ms" in key or key in {"ratio", "gradient"})
+        }
+        print(
+            f"{name} n={n} {dtype}:",
+            *(f"{key} {value:.3g}" for key, value in told.items()),
+            file=sys.stderr,
+            flush=True,
+        )
+        # As they are measured: a run that is broken off leaves what it has.
+        if chosen.save:
+            save(chosen.save, {"card": card, "copy_bytes_per_second": bandwidth, "rows": results})
+        cupy.get_default_memory_pool().free_all_blocks()
     print(table(list(results[0]), [["-" if v is None else v for v in r.values()] for r in results]))
     if chosen.save:
-        print(save(chosen.save, {"card": card, "copy_bytes_per_second": bandwidth, "rows": results}))
+        print(f"written: results/{chosen.save}.json")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Written from the documentation of cuquantum.bindings (docs.nvidia.com/cuda/cuquantum/latest/python/bindings), and run
 with cuStateVec 1.15.0 and the bindings of cuquantum-python 26.9.0. Every gate is given to it as a dense matrix with
 controls; the QFT's phases take cuStateVecEx four times as long that way as the 158 ms that are known of it
-(compare_gpu.py).
+(compare_gpu.py). Wide Pauli rotations are custatevecApplyPauliRotation's, which no updater fuses.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ import numpy as np
 import qdist as qd
 from qdist.backends.cuda import custatevec
 
+# The widest rotation that is given as a matrix: cuStateVecEx fuses gates of as many qubits.
+WIDEST_MATRIX = 4
+
+
+def _is_wide_rotation(gate: qd.Gate) -> bool:
+    return gate.pauli is not None and gate.num_qubits > WIDEST_MATRIX
+
+
+def has_wide_rotations(circuit: qd.Circuit) -> bool:
+    return any(_is_wide_rotation(gate) for gate, *_ in circuit)
+
 
 def gates_of(circuit: qd.Circuit, dtype: str) -> Iterator[tuple[np.ndarray, list[int], list[tuple[int, int]]]]:
     """(matrix, targets, controls with their values) of each gate of a circuit without parameters."""
@@ -28,18 +39,37 @@ def gates_of(circuit: qd.Circuit, dtype: str) -> Iterator[tuple[np.ndarray, list
 
 
 def gate_by_gate(circuit: qd.Circuit, dtype: str) -> Callable[[], None]:
-    """What applies every gate to one state with custatevecApplyMatrix."""
+    """What applies every gate to one state with custatevecApplyMatrix, and wide Pauli rotations with their own call."""
     import cupy
+    from cuquantum import cudaDataType
+    from cuquantum.bindings import custatevec as cusv
 
     n = circuit.num_qubits
     state = cupy.zeros(1 << n, dtype)
-    gates = [(cupy.asarray(matrix), targets, controls) for matrix, targets, controls in gates_of(circuit, dtype)]
+    handle = cusv.create()
+    data_type = cudaDataType.CUDA_C_32F if dtype == "complex64" else cudaDataType.CUDA_C_64F
+    letters = {"X": cusv.Pauli.X, "Y": cusv.Pauli.Y, "Z": cusv.Pauli.Z}
+
+    def applied(instruction: qd.Instruction) -> Callable[[], None]:
+        gate, qubits, params, *_ = instruction
+        if not _is_wide_rotation(gate):
+            one = qd.Circuit(n)
+            one.append(gate, qubits, params)
+            ((matrix, targets, controls),) = gates_of(one, dtype)
+            on_device = cupy.asarray(matrix)
+            return lambda: custatevec.apply_matrix(state, n, on_device, targets, controls)
+        paulis, half = [int(letters[letter]) for letter in gate.pauli], -float(params[0]) / 2
+        about = (half, paulis, list(qubits), len(qubits), [], [], 0)
+        return lambda: cusv.apply_pauli_rotation(handle, state.data.ptr, data_type, n, *about)
+
+    gates = [applied(instruction) for instruction in circuit]
 
     def run() -> None:
         state.fill(0)
         state[0] = 1
-        for matrix, targets, controls in gates:
-            custatevec.apply_matrix(state, n, matrix, targets, controls)
+        cusv.set_stream(handle, cupy.cuda.get_current_stream().ptr)
+        for apply in gates:
+            apply()
 
     return run
 
