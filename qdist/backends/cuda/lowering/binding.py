@@ -72,7 +72,8 @@ class Binding:
         run.
         """
         first = self._matrices.size
-        self._matrices.add(num_bits, factors, everywhere)
+        # Those that keep parities make up for each other.
+        self._matrices.add(num_bits, factors, everywhere and entries != "parity")
         places = reordered(order)
         source = 2 * (first + (places.T if adjoint else places).ravel())
         if entries == "parity":

@@ -91,7 +91,7 @@ public:
             check_range(r.angle, 0, own - 1, "the number of an angle");
         }
         for (const Core& c : p_.cores) {
-            check_range(c.place, 0, reals - LeanNumbers::count, "a core's place");
+            check_range(c.place, 0, reals - LeanNumbers<double>::count, "a core's place");
             for (std::int64_t at : c.from) check_range(at, 0, std::int64_t(p_.matrices.size()) - 1, "a matrix's entry");
         }
         if (!p_.cores.empty()) check_range(p_.cores.back().lean, 0, 0, "whether the last core is lean");
@@ -161,15 +161,16 @@ private:
     template <class Real>
     void set_matrices(const std::vector<double>& angles, double growth, Real* reals) const {
         std::vector<Complex> entries(p_.matrices.size());
-        p_.matrices.at(angles.data(), std::is_same_v<Real, float>, growth, entries.data());
+        // Cores make up for the growth where there are any.
+        p_.matrices.at(angles.data(), std::is_same_v<Real, float>, p_.cores.empty() ? growth : 1, entries.data());
         const double* numbers = reinterpret_cast<const double*>(entries.data());
         for (std::size_t k = 0; k < p_.to.size(); ++k) reals[p_.to[k]] = Real(p_.sign[k] * numbers[p_.from[k]]);
-        LeanNumbers cores;
+        LeanNumbers<Real> cores(growth);
         for (const Core& core : p_.cores) {
-            LeanNumbers::Entries matrix;
+            typename LeanNumbers<Real>::Entries matrix;
             for (int e = 0; e < 8; ++e) matrix[e] = core.conjugate ? std::conj(entries[core.from[e]]) : entries[core.from[e]];
             const auto found = core.lean ? cores.lean(matrix) : cores.whole(matrix);
-            std::transform(found.begin(), found.end(), reals + core.place, [](double x) { return Real(x); });
+            std::copy(found.begin(), found.end(), reals + core.place);
         }
     }
 
