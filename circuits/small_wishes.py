@@ -1,4 +1,4 @@
-"""Twenty small things that one wants from a simulator, a line each.
+"""Small things that one wants from a simulator, a line each.
 
 python circuits/small_wishes.py
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import qdist.logs  # noqa: F401 (sets up logging, before anything logs)
 
 if TYPE_CHECKING:
-    from qdist import checkpoint, comm, data, nn, noise, optim, parallel, plots
+    from qdist import checkpoint, comm, data, nn, noise, optim, parallel, plots, training
     from qdist.circuit import (
         Circuit,
         CircuitError,
@@ -62,6 +62,7 @@ __all__ = [
     "simulate",
     "spawn",
     "trace",
+    "training",
 ]
 
 _HOMES = {
@@ -78,7 +79,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = (
     "backends blocks checkpoint circuit comm data hints native nn noise optim parallel plan plots program progress "
-    "state tensor tensorfile threads"
+    "state tensor tensorfile threads training"
 )
 _MODULE_OF = {"library": "qdist.circuit.library", **{name: f"qdist.{name}" for name in _MODULES.split()}}
 

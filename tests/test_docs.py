@@ -1,9 +1,12 @@
-"""Documents name what is there: no benchmark and no result without a line, no link to a file that is gone."""
+"""Documents name what is there: no benchmark and no result without a line, no link to a file or a name that is gone."""
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+
+import qdist
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -44,3 +47,16 @@ def test_paths_in_the_map_of_the_code_exist() -> None:
     missing = [path for path in named if not any((base / path).exists() for base in (ROOT / "qdist", ROOT))]
     # Files that are named after their folder in the same sentence.
     assert [path for path in missing if "/" in path and not path.startswith("lowering/")] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_library_in_documents_exist(document: Path) -> None:
+    missing = []
+    for name in sorted(set(re.findall(r"\bqd\.([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*)", document.read_text()))):
+        first, _, rest = name.partition(".")
+        try:
+            found = qdist.__getattr__(first)  # as after `import qdist`: what else was imported here does not help
+            found = attrgetter(rest)(found) if rest else found
+        except AttributeError:
+            missing.append(f"qd.{name}")
+    assert missing == []

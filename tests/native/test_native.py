@@ -89,6 +89,25 @@ def test_a_build_without_a_compiler_says_what_to_install(tmp_path: Path) -> None
     assert "finds no C++ compiler (g++)." in said(CXX="g++")
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake outside of the build's own environment")
+def test_a_build_without_pythons_headers_says_what_to_install(tmp_path: Path) -> None:
+    script = Path(native.__file__).parent / "headers.cmake"
+
+    def said(folder: str) -> str:
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\necho {folder}\n")
+        python.chmod(0o755)
+        command = [str(shutil.which("cmake")), f"-DPython_EXECUTABLE={python}", "-P", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode == 0) == (done.stderr == "")
+        return " ".join(done.stderr.split())
+
+    assert f"finds no Python.h in {tmp_path}. Install it with `apt install python3-dev`" in said(str(tmp_path))
+    (tmp_path / "Python.h").write_text("")
+    assert said(str(tmp_path)) == ""
+    assert said("") == ""  # Python does not tell: CMake has its own ways to look
+
+
 def test_a_variant_can_be_forced_and_a_missing_one_is_named() -> None:
     def load(name: str) -> subprocess.CompletedProcess[str]:
         code = "from qdist import native; print(native.variant)"

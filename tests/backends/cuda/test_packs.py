@@ -35,6 +35,25 @@ def nvrtc() -> Nvrtc:
         pytest.skip("needs the nvidia-cuda-nvrtc-cu12 package")
 
 
+def test_a_compiler_that_does_not_look_beside_itself_finds_its_other_half(nvrtc: Nvrtc, tmp_path: Path) -> None:
+    # The wheels of CUDA 13, which PyTorch brings, have no run path.
+    wheel, copy = Path(nvrtc.path).parent, tmp_path / "nvidia" / "cu13" / "lib"
+    if not wheel.is_absolute():
+        pytest.skip("needs the nvidia-cuda-nvrtc-cu12 package")
+    copy.mkdir(parents=True)
+    for library in wheel.glob("libnvrtc*.so.*"):
+        (copy / library.name).write_bytes(library.read_bytes().replace(b"$ORIGIN", b"/nowher"))
+    code = f"""if True:
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from qdist.backends.cuda.compiling.nvrtc import Nvrtc
+        nvrtc = Nvrtc()
+        assert nvrtc.path.startswith({str(tmp_path)!r}), nvrtc.path
+        nvrtc.cubin("__global__ void f() {{}}", (), 90)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_cubin_runs_on_later_gpus_of_its_major_version_alone(folder: Path) -> None:
     for architecture in (80, 90):
         packs.write(architecture, [(packs.digest(*TEXT), b"for %d" % architecture)], folder)

@@ -18,10 +18,17 @@ class CompileError(RuntimeError):
 class Nvrtc:
     """The library of NVRTC's wheel, or else of an installed toolkit. Raises ImportError where there is neither."""
 
+    path: str
+    """Of the library, or its name where the system's loader has found it."""
+
     def __init__(self) -> None:
         for path in _places():
             try:
-                self._library = ctypes.CDLL(path)
+                # It opens this other library by its name alone, and the wheels of CUDA 13 do not say where to look.
+                beside = Path(path).parent.glob("libnvrtc-builtins.so.*") if Path(path).is_absolute() else ()
+                for builtins in beside:
+                    ctypes.CDLL(str(builtins))
+                self._library, self.path = ctypes.CDLL(path), path
                 return
             except OSError:
                 continue
