@@ -152,12 +152,28 @@ QDIST_INLINE inline To converted(From v) {
     return __builtin_convertvector(v, To);
 }
 
+#if defined(__AVX__) && !defined(__AVX512F__)
+// A vector from two halves in memory. Numbers pass from half to half of a register in one port alone, but are loaded into either.
+inline Vec<float> load_halves(const float* low, const float* high) { return Vec<float>(_mm256_loadu2_m128(high, low)); }
+inline Vec<double> load_halves(const double* low, const double* high) { return Vec<double>(_mm256_loadu2_m128d(high, low)); }
+#endif
+
 // Reads as many complex numbers as re and im have lanes. What is in memory may be of single precision and they of double.
 template <class V, class Stored>
 QDIST_INLINE inline void load_split(const Stored* p, V& re, V& im) {
     constexpr std::size_t n = sizeof(V) / sizeof(re[0]);
     constexpr auto even = [](std::size_t l) { return 2 * l; };
     constexpr auto odd = [](std::size_t l) { return 2 * l + 1; };
+#if defined(__AVX__) && !defined(__AVX512F__)
+    if constexpr (std::is_same_v<V, Vec<Stored>>) {
+        const V a = load_halves(p, p + n), b = load_halves(p + n / 2, p + n + n / 2);
+        // Within halves: the even places of a's and then of b's.
+        constexpr auto place = [](std::size_t l) { return l / (n / 2) * (n / 2) + 2 * l % (n / 2) + l % (n / 2) / (n / 4) * n; };
+        re = shuffled<n>(a, b, place);
+        im = shuffled<n>(a, b, [](std::size_t l) { return decltype(place)()(l) + 1; });
+        return;
+    }
+#endif
     if constexpr (sizeof(Stored) == sizeof(re[0])) {
         const V a = load_unaligned<V>(p), b = load_unaligned<V>(p + n);
         re = shuffled<n>(a, b, even);

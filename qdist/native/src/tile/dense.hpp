@@ -211,14 +211,23 @@ private:
     // Rows vectors and Perms lane permutations; every coefficient is a vector of its own.
     template <int Rows, int Perms, int X1, int X2>
     void in_lanes(Tile<Real> tile) const {
-        const bool real = real_;
-        const Real *cr = re_.data(), *ci = im_.data();
+        real_ ? in_lanes<true, Rows, Perms, X1, X2>(tile) : in_lanes<false, Rows, Perms, X1, X2>(tile);
+    }
+    template <bool real, int Rows, int Perms, int X1, int X2>
+    void in_lanes(Tile<Real> tile) const {
+        constexpr int columns = Rows * Perms;
+        // Copies: what is reached through a pointer is loaded again for every vector, since storing these might change it.
+        V c[Rows * columns], d[Rows * columns];
+        for (int k = 0; k < Rows * columns; ++k) {
+            c[k] = load(&re_[k * lanes]);
+            if constexpr (!real) d[k] = load(&im_[k * lanes]);
+        }
         Real *const re = tile.re, *const im = tile.im;
         std::size_t o[Rows];
         std::copy_n(offset_.data(), Rows, o);
-        runs_.each([&](std::size_t first, std::size_t length) {
+        runs_.each([&](std::size_t first, std::size_t length) QDIST_INLINE {
             for (std::size_t i = first; i < first + length; i += lanes) {
-                V r[Rows * Perms], s[Rows * Perms];
+                V r[columns], s[columns];
 #pragma GCC unroll 16
                 for (int q = 0; q < Rows; ++q) {
                     const V a = load(re + i + o[q]), b = load(im + i + o[q]);
@@ -230,17 +239,12 @@ private:
                 }
 #pragma GCC unroll 16
                 for (int p = 0; p < Rows; ++p) {
-                    V a{}, b{};
+                    V a = c[p * columns] * r[0], b = c[p * columns] * s[0];
 #pragma GCC unroll 16
-                    for (int k = 0; k < Rows * Perms; ++k) {
-                        const V c = load(cr + (p * Rows * Perms + k) * lanes);
-                        a += c * r[k];
-                        b += c * s[k];
-                        if (!real) {
-                            const V d = load(ci + (p * Rows * Perms + k) * lanes);
-                            a -= d * s[k];
-                            b += d * r[k];
-                        }
+                    for (int k = 0; k < columns; ++k) {
+                        const int at = p * columns + k;
+                        if (k) a += c[at] * r[k], b += c[at] * s[k];
+                        if constexpr (!real) a -= d[at] * s[k], b += d[at] * r[k];
                     }
                     store<Real>(re + i + o[p], a);
                     store<Real>(im + i + o[p], b);

@@ -60,8 +60,9 @@ private:
             const std::size_t source = first ^ flip, row = source & ~(lanes - 1), lane = source & (lanes - 1);
             V v[parts][count];
             unrolled<count>([&](auto c) QDIST_INLINE {
-                const std::size_t at = row ^ groups.rows[c].from;
-                const LaneOrder<Real>& order = before_[lane ^ groups.rows[c].before];
+                // The first row of a group changes nothing.
+                const std::size_t at = c ? row ^ groups.rows[c].from : row;
+                const LaneOrder<Real>& order = before_[c ? lane ^ groups.rows[c].before : lane];
                 unrolled<parts>([&](auto p) QDIST_INLINE { v[p][c] = order.of(load(from[p] + at)); });
             });
             if constexpr (depth > 0)
@@ -78,7 +79,7 @@ private:
                     unrolled<parts>([&](auto p) QDIST_INLINE { v[p][c] = after_[groups.rows[c].after].of(v[p][c]); });
                 });
             unrolled<count>([&](auto c) QDIST_INLINE {
-                const std::size_t at = to_first ^ groups.rows[c].to;
+                const std::size_t at = c ? to_first ^ groups.rows[c].to : to_first;
                 unrolled<parts>([&](auto p) QDIST_INLINE { store<Real>(to[p] + at, v[p][c]); });
             });
             to_first = next_within(to_first, groups.others);
