@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="+", default=["complex64", "complex128"])
     parser.add_argument("--circuits", nargs="+", choices=CIRCUITS, default=list(CIRCUITS))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--no-gradients", dest="gradients", action="store_false", help="forward runs alone")
     parser.add_argument(
         "--gate-by-gate", action="store_true", help="time cuStateVec without its updater for every circuit"
     )

@@ -123,7 +123,7 @@ def shape_of(dtype: np.dtype) -> Shape:
     leave room for fewer blocks: which is faster depends on the circuit (benchmarks/gpu_notes.md)."""
     if dtype == np.complex64:
         return Shape(8, tile=11, registers=5, contiguous=4, blocks=8, wider=2)
-    return Shape(16, tile=11, registers=4, contiguous=3, blocks=3, wider=1)
+    return Shape(16, tile=11, registers=4, contiguous=3, blocks=4, wider=1)
 
 
 def larger_shapes(shape: Shape) -> tuple[Shape, ...]:
