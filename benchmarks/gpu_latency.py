@@ -26,6 +26,7 @@ from layer_peers import data, gates
 import qdist as qd
 from qdist import nn
 from qdist.backends.cuda.compiling import packs
+from qdist.comm import cuda_devices
 
 LAYERS = [(4, 2, 32), (8, 4, 256), (12, 6, 1024), (13, 6, 256), (14, 6, 256), (14, 6, 1024), (16, 4, 64)]
 """Qubits, layers and rows."""
@@ -139,6 +140,8 @@ def main() -> None:
     parser.add_argument("--skip-first", action="store_true", help="no first calls, which take seconds each")
     parser.add_argument("--save", nargs="?", const="gpu_latency", metavar="NAME", help="write results/NAME.json")
     options = parser.parse_args()
+    if not cuda_devices():
+        sys.exit("this measures a GPU, with CuPy: `qdist info` says what is missing")
     print(machine_line())
     kinds = "a step of a layer", "one circuit", "one circuit in torch", "first call"
     results: dict[str, dict[str, float]] = {kind: {} for kind in kinds}

@@ -34,6 +34,8 @@ import numpy as np
 from common import RESULTS, machine_line, save, table
 from gradient_peers import LIBRARIES
 
+from qdist.comm import cuda_devices
+
 TOLERANCE = {"complex64": 2e-4, "complex128": 1e-9}
 
 
@@ -134,6 +136,8 @@ def main() -> None:
     parser.add_argument("--save", nargs="?", const="gradient_bench", help="write results/NAME.json and NAME.png")
     options = parser.parse_args()
     if options.device == "cuda":
+        if not cuda_devices():
+            parser.error("there is no GPU, or no CuPy: `qdist info` says what is missing")
         options.only.insert(0, "qdist-cuda")
     print(f"{machine_line()}; {options.threads} threads", flush=True)
     ratios = ["ratio", "energy ratio", "dense ratio"]

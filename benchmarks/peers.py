@@ -187,10 +187,14 @@ class LightningQubit(Simulator):
             for _, letters, qubits in self.work.observable
         ]
         measured = qml.expval(qml.Hamiltonian([term[0] for term in self.work.observable], terms))
-        self.tape = qml.tape.QuantumScript(operations, [measured])
+        # Its adjoint Jacobian takes Pauli rotations, and is wrong for them: they are changes of basis around a MultiRZ.
+        parts = [[o] if o.name != "PauliRot" else o.decomposition() for o in operations]
+        numbers = [
+            (part.name == "MultiRZ" or len(some) == 1, p) for some in parts for part in some for p in part.parameters
+        ]
+        self.tape = qml.tape.QuantumScript([part for some in parts for part in some], [measured])
         # Not by matrices, which are parameters of gates to PennyLane, nor by the observable's coefficients.
-        numbers = [p for operation in operations for p in operation.parameters]
-        self.tape.trainable_params = [k for k, p in enumerate(numbers) if np.ndim(p) == 0]
+        self.tape.trainable_params = [k for k, (is_angle, p) in enumerate(numbers) if is_angle and np.ndim(p) == 0]
 
     def _call(self, operation: Any) -> tuple[Any, tuple[Any, ...]]:
         wires = list(operation.wires)
