@@ -237,10 +237,12 @@ struct Lanes {
         return of([&](auto) QDIST_INLINE { return number - Register{}; });
     }
     QDIST_INLINE void store(Real* target) const {
+        // Not by memcpy, for which g++ puts registers on the stack.
+        typedef Register Loose __attribute__((aligned(alignof(Real)), may_alias));
         if constexpr (count == 1)
-            std::memcpy(target, part, sizeof(Register));
+            *reinterpret_cast<Loose*>(target) = part[0];
         else
-            unrolled<count>([&](auto k) QDIST_INLINE { std::memcpy(target + k * width, &part[k], sizeof(Register)); });
+            unrolled<count>([&](auto k) QDIST_INLINE { *reinterpret_cast<Loose*>(target + k * width) = part[k]; });
     }
     QDIST_INLINE friend Lanes operator+(const Lanes& a, const Lanes& b) {
         if constexpr (count == 1) return {{a.part[0] + b.part[0]}};

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -13,62 +14,74 @@
 
 namespace qdist {
 
-// Sums up one block of neighbouring rows after the other. What is done with the sums is left to the caller, so that the loops
-// below, one for each way in which rows are flipped, are compiled once.
+// Sums up blocks of neighbouring rows, some of them at a time. What is done with the sums is left to the caller, so that the
+// loops below, one for each way in which rows are flipped, are compiled once.
 template <class Real>
 class BlockSums {
 public:
     BlockSums(const RowSums& sums, const Real* factors, const Real* in)
         : kinds_(sums.kinds), factors_(factors), in_(in), counts_(sums.counts.data()), shared_(sums.shared.data()),
-          own_(sums.own.data()), is_single_(sums.rows < block_rows<Real>) {}
+          own_(sums.own.data()), is_single_(sums.rows < block_rows<Real>), left_(sums.rows) {}
 
-    std::size_t block() const { return is_single_ ? 1 : block_rows<Real>; }
+    // The rows that the next sums are of; none at the end.
+    std::size_t next() {
+        const std::size_t rows = std::min(left_, is_single_ ? 1 : most_rows);
+        left_ -= rows;
+        if (is_single_ && rows)
+            add_single();
+        else if (rows)
+            add_blocks(rows, std::make_index_sequence<block_rows<Real>>());
+        return rows;
+    }
     Amplitudes<Real> row(std::size_t j) const { return Amplitudes<Real>::load(sums_ + 2 * lanes * j); }
 
-    void next() {
-        if (is_single_)
-            add_single();
-        else
-            add_block(std::make_index_sequence<block_rows<Real>>());
-    }
-
 private:
+    // To call what is below takes as long as a row or two.
+    static constexpr std::size_t most_rows = 8 * block_rows<Real>;
+
     // Its parts must not become calls: the sums would go through memory with each addition.
     template <std::size_t... j>
-    [[gnu::noinline]] void add_block(std::index_sequence<j...>) {
+    [[gnu::noinline]] void add_blocks(std::size_t rows, std::index_sequence<j...>) {
         constexpr std::size_t block = sizeof...(j);
+        // Copies: storing a sum could change the members, as far as the compiler knows.
         const RowSums::Source *shared = shared_, *own = own_;
-        Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
-        for (const PauliKind& kind : kinds_) {
-            const auto add_all = [&](auto flip, auto imaginary, auto by_lane) QDIST_INLINE {
-                const auto factor = [&](const RowSums::Source& source) QDIST_INLINE {
-                    if constexpr (by_lane)
-                        return doubled<imaginary>(Lanes<Real>::load(factors_ + source.factor));
-                    else
-                        return Amplitudes<Real>::all(factors_[source.factor]);
+        const std::uint16_t* counts = counts_;
+        const Real *const factors = factors_, *const in = in_;
+        const std::span<const PauliKind> kinds = kinds_;
+        for (std::size_t first = 0; first < rows; first += block) {
+            Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
+            for (const PauliKind& kind : kinds) {
+                const auto add_all = [&](auto flip, auto imaginary, auto by_lane) QDIST_INLINE {
+                    const auto factor = [&](const RowSums::Source& source) QDIST_INLINE {
+                        if constexpr (by_lane)
+                            return doubled<imaginary>(Lanes<Real>::load(factors + source.factor));
+                        else
+                            return Amplitudes<Real>::all(factors[source.factor]);
+                    };
+                    const auto row = [&](std::size_t start)
+                                         QDIST_INLINE { return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in + start)); };
+                    for (const auto* end = shared + counts[0]; shared != end; ++shared) {
+                        const auto f = factor(*shared);
+                        ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
+                    }
+                    for (const auto* end = own + block * counts[1]; own != end; own += block)
+                        ((sum[j] = sum[j] + factor(own[j]) * row(own[j].row)), ...);
                 };
-                const auto row = [&](std::size_t start)
-                                     QDIST_INLINE { return flipped<2 * flip + imaginary>(Amplitudes<Real>::load(in_ + start)); };
-                for (const auto* end = shared + counts_[0]; shared != end; ++shared) {
-                    const auto f = factor(*shared);
-                    ((sum[j] = sum[j] + f * row(shared->row + 2 * lanes * j)), ...);
-                }
-                for (const auto* end = own + block * counts_[1]; own != end; own += block)
-                    ((sum[j] = sum[j] + factor(own[j]) * row(own[j].row)), ...);
-            };
-            specialised(kind.lane_flip, kind.imaginary, [&](auto flip, auto imaginary) QDIST_INLINE {
-                if constexpr (imaginary)
-                    add_all(flip, imaginary, std::true_type());
-                else if (kind.by_lane)
-                    add_all(flip, imaginary, std::true_type());
-                else
-                    add_all(flip, imaginary, std::false_type());
-            });
-            counts_ += 2;
+                specialised(kind.lane_flip, kind.imaginary, [&](auto flip, auto imaginary) QDIST_INLINE {
+                    if constexpr (imaginary)
+                        add_all(flip, imaginary, std::true_type());
+                    else if (kind.by_lane)
+                        add_all(flip, imaginary, std::true_type());
+                    else
+                        add_all(flip, imaginary, std::false_type());
+                });
+                counts += 2;
+            }
+            (sum[j].store(sums_ + 2 * lanes * (first + j)), ...);
         }
         shared_ = shared;
         own_ = own;
-        (sum[j].store(sums_ + 2 * lanes * j), ...);
+        counts_ = counts;
     }
 
     // The same for one row, of a state too small for a block.
@@ -93,18 +106,17 @@ private:
     const std::uint16_t* counts_;
     const RowSums::Source *shared_, *own_;
     bool is_single_;
-    alignas(64) Real sums_[2 * lanes * block_rows<Real>];
+    std::size_t left_;  // rows
+    alignas(64) Real sums_[2 * lanes * most_rows];
 };
 
 // Calls put(row, sum) for each row with the sum of the rows of the tile `in` that it takes, times their factors.
 template <class Real, class Put>
 QDIST_INLINE inline void sum_blocks(const RowSums& sums, const Real* factors, const Real* in, Put put) {
     BlockSums<Real> blocks(sums, factors, in);
-    const std::size_t block = blocks.block();
-    for (std::size_t first = 0; first < sums.rows; first += block) {
-        blocks.next();
-        for (std::size_t j = 0; j < block; ++j) put(first + j, blocks.row(j));
-    }
+    std::size_t row = 0;
+    while (const std::size_t rows = blocks.next())
+        for (std::size_t j = 0; j < rows; ++j) put(row++, blocks.row(j));
 }
 
 }  // namespace qdist
