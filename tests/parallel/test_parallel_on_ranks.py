@@ -19,27 +19,29 @@ CHOICE = {
     4: {
         "deferred": "",  # First: it counts on memory that nothing has been freed to.
         **MESHES,
-        "precision": "",
+        "precision": "not every_mesh or bfloat16",
         **DIVIDED,
         "dynamic_pipeline": "",
         "traced_pipeline": "",
         "stage_refusals": "",
         "pipeline": "one_process and interleaved or side_by_side",
     },
-    8: {"mesh": "", "checkpoints": "", "auto": "", "engine_stages": ""},
+    8: {"mesh": "", "checkpoints": "", "engine_stages": ""},
 }
 MORE = {
     2: {"precision": "", "traced_pipeline": "", "replicas": "one_process and (cnn or hybrid)"},
-    4: {"replicas": "one_process and (mlp or transformer)"},
+    4: {"replicas": "one_process and (mlp or transformer)", "precision": "every_mesh"},
     8: {
+        "auto": "",
         "tensor_parallel": "",
         "precision": "",
         "replicas": "one_process and (mlp or hybrid)",
         "pipeline": "one_process and 1f1b and (mlp or transformer) or deep or side_by_side",
     },
 }
-"""As on the others: half precision on 4, stages of a traced model on 4, replicas on 3, pipelines on 2, 3 and 4, layers
-divided by hand on groups of 2, 3 and 4 (on 8 they are divided by meshes)."""
+"""As on the others: half precision on 4 (bfloat16 on every mesh), meshes that are chosen on 4, stages of a traced model
+on 4, replicas on 3, pipelines on 2, 3 and 4, layers divided by hand on groups of 2, 3 and 4 (on 8 they are divided by
+meshes)."""
 
 
 def arguments(choice: dict[str, str]) -> list[str | Path]:
