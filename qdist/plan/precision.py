@@ -5,9 +5,6 @@ a direction of its own, and about twice as far where the matrix has complex entr
 entries. After blocks of total weight W (see ``roundings``) a state is off by about 1.6e-8 sqrt(W), the value of an
 observable by less. A gradient, whose ket and bra go through all blocks again, is off by up to 6.5e-8 sqrt(W) of its
 length, where matrices with complex entries weigh less: 8 scrambling layers of them on 9 to 18 qubits by 7e-7 to 1e-6.
-Of matrices whose numbers a backend chooses (``Target.chooses_numbers``) ten Trotter steps on 14 and 16 qubits are off
-by up to 1.2e-6, and by up to 2.5e-6 where angles are within 0.1, as on a CPU: a ket that is mostly one amplitude has
-mostly that one's error.
 
 Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a
 stage, of which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice
@@ -40,8 +37,6 @@ MOST_OF_VALUES = 4096
 
 _COMPLEX, _COMPLEX_OF_GRADIENTS = 4, 2
 """What a matrix with complex entries weighs; others, phases and Pauli rotations weigh 1."""
-_CHOSEN_OF_GRADIENTS = 1.6
-"""The same of those whose numbers are chosen (``Target.chooses_numbers``), where it is told by the qubit."""
 
 
 def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True, one_by_one: bool = False) -> bool:
@@ -51,32 +46,24 @@ def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True,
     if plan.dtype == np.complex128:
         return True
     if not has_parameters:
-        return roundings(plan, one_by_one) > MOST_OF_VALUES
-    if one_by_one:
-        return roundings(plan, one_by_one) > plan.target.row_roundings
-    if not gradients:
-        return roundings(plan) > max(MOST_OF_GRADIENTS, MOST_OF_VALUES_A_QUBIT * plan.num_qubits)
-    if roundings(plan, of_complex=_COMPLEX_OF_GRADIENTS) <= MOST_OF_GRADIENTS:
-        return False
-    most = plan.target.roundings_a_qubit * plan.num_qubits
-    return roundings(plan, of_complex=_COMPLEX_OF_GRADIENTS, of_chosen=_CHOSEN_OF_GRADIENTS) > most
+        most = MOST_OF_VALUES
+    elif one_by_one:
+        most = plan.target.row_roundings
+    else:
+        a_qubit = plan.target.roundings_a_qubit if gradients else MOST_OF_VALUES_A_QUBIT
+        most = max(MOST_OF_GRADIENTS, a_qubit * plan.num_qubits)
+    of_gradients = has_parameters and gradients and not one_by_one
+    return roundings(plan, one_by_one, _COMPLEX_OF_GRADIENTS if of_gradients else _COMPLEX) > most
 
 
-def roundings(
-    plan: Plan, one_by_one: bool = False, of_complex: float = _COMPLEX, of_chosen: float | None = None
-) -> float:
+def roundings(plan: Plan, one_by_one: bool = False, of_complex: int = _COMPLEX) -> int:
     """How often amplitudes are rounded in single precision: a sum over all blocks, weighted by what each leaves.
-    of_complex: the weight of matrices with complex entries; of_chosen: of those whose numbers are chosen, if less."""
+    of_complex: the weight of matrices with complex entries."""
     stages = (stage for part in plan.parts for segment in part.segments for stage in segment.stages)
-
-    def weight(block: Block) -> float:
-        own = _weight(block, one_by_one, of_complex)
-        return of_chosen if of_chosen and own > of_chosen and plan.target.chooses_numbers(block) else own
-
-    return sum(weight(block) for _, blocks in stages for block in blocks)
+    return sum(_weight(block, one_by_one, of_complex) for _, blocks in stages for block in blocks)
 
 
-def _weight(block: Block, one_by_one: bool, of_complex: float) -> float:
+def _weight(block: Block, one_by_one: bool, of_complex: int) -> int:
     if block.kind in ("linear", "permute"):
         return 0  # Amplitudes only move.
     if block.kind == "rotation" and one_by_one:

@@ -1,7 +1,5 @@
 """Numbers of lean matrices in single precision: chosen such that their errors do not add up. No GPU needed."""
 
-import itertools
-
 import numpy as np
 import pytest
 import single
@@ -13,7 +11,6 @@ from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.fuse import fuse
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
-from qdist.plan.precision import computes_in_double
 
 C64, C128 = np.dtype("complex64"), np.dtype("complex128")
 ULP = 2.0**-23
@@ -85,20 +82,3 @@ def test_gradients_in_single_precision(size: float) -> None:
         expected = double.value_and_grad(energy, theta)[1]
         found = single.gradient(circuit, plan, energy, theta)
         assert np.linalg.norm(found - expected) <= 1.2e-6 * np.linalg.norm(expected)
-
-
-def test_which_gradients_are_computed_in_single_precision() -> None:
-    """Ten Trotter steps on any number of qubits; of other matrices with complex entries fewer."""
-
-    def in_double(circuit: qd.Circuit) -> bool:
-        return computes_in_double(make_plan(circuit, C64, target=cuda_target(C64)), has_parameters=True)
-
-    for n in (12, 16, 22):
-        assert not in_double(heisenberg(n, 10)), n
-        assert in_double(heisenberg(n, 14)), n
-    # A matrix that keeps parities and is not lean.
-    theta, n = iter(qd.ParameterVector("t", 1000)), 22
-    circuit = qd.Circuit(n)
-    for _, q in itertools.product(range(10), [*range(0, n - 1, 2), *range(1, n - 1, 2)]):
-        circuit.xx_plus_yy(next(theta), next(theta), q, q + 1)
-    assert in_double(circuit)
