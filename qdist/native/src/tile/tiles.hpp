@@ -57,7 +57,7 @@ private:
 };
 
 template <int write, class Number>
-void prefetch(const Number* first, std::size_t count) {
+QDIST_INLINE inline void prefetch(const Number* first, std::size_t count) {
     for (std::size_t k = 0; k < count; k += 64 / sizeof(Number)) __builtin_prefetch(first + k, write, 3);
 }
 
@@ -188,7 +188,7 @@ private:
     // Software prefetch, a few runs ahead: runs are too short for the hardware prefetcher, and prefetching the whole tile
     // would evict parts of it, since addresses that differ by powers of two map to the same cache sets.
     template <int write, class Stored>
-    void prefetch_after(const Stored* first, std::size_t r, std::size_t tiles) const {
+    QDIST_INLINE void prefetch_after(const Stored* first, std::size_t r, std::size_t tiles) const {
         const std::size_t ahead = std::max<std::size_t>(1, 1024 / sizeof(Stored) / tiles >> low_);
         if (r + ahead < runs_.size()) prefetch<write>(first + 2 * runs_[r + ahead], 2 * width_ * tiles);
     }
