@@ -18,26 +18,6 @@
 
 namespace qdist {
 
-// The real part of <a|b>, row by row.
-template <class Real>
-class RealProduct {
-public:
-    QDIST_INLINE inline void add(std::size_t row, const Amplitudes<Real>& a, const Amplitudes<Real>& b) {
-        // Sums of this many rows are added up before they become doubles, because that costs more than they do.
-        constexpr std::size_t together = 8;
-        some_ = some_ + a * b;
-        if (row % together < together - 1) return;
-        total_ = total_ + widened(some_);
-        some_ = {};
-    }
-
-    double total() const { return (total_ + widened(some_)).sum(); }
-
-private:
-    Lanes<double, 2 * lanes> total_{};
-    Amplitudes<Real> some_{};
-};
-
 // Which product with the state is wanted: of what is added to `out`, or of the whole of what it then holds.
 enum class Product { none, added, whole };
 
@@ -151,9 +131,7 @@ void add_value_of_pass(const PauliPass& pass, const typename ProductTables<Real>
             const Real* own = pass.far ? grid.interleaved(shard + 2 * base, room + 2 * grid.size) : in;
             tables.factors.set_tile(first + source, factors);
             RealProduct<Real> product;
-            const auto add = [&](std::size_t row, const Amplitudes<Real>& value)
-                                 QDIST_INLINE { product.add(row, Amplitudes<Real>::load(own + 2 * lanes * row), value); };
-            sum_blocks(tables.sums, factors.data(), in, add);
+            BlockSums<Real>(tables.sums, factors.data(), in).add_products(own, product);
             *found += pairs * product.total();
         }
     });

@@ -14,8 +14,33 @@
 
 namespace qdist {
 
+// The real part of <a|b>, row by row.
+template <class Real>
+class RealProduct {
+public:
+    // Sums of this many rows are added up before they become doubles, because that costs more than they do.
+    static constexpr std::size_t together = 8;
+
+    QDIST_INLINE void add(std::size_t row, const Amplitudes<Real>& a, const Amplitudes<Real>& b) {
+        some_ = some_ + a * b;
+        if (row % together == together - 1) widen();
+    }
+
+    double total() const { return (total_ + widened(some_)).sum(); }
+
+private:
+    QDIST_INLINE void widen() {
+        total_ = total_ + widened(some_);
+        some_ = {};
+    }
+
+    Lanes<double, 2 * lanes> total_{};
+    Amplitudes<Real> some_{};
+};
+
 // Sums up blocks of neighbouring rows, some of them at a time. What is done with the sums is left to the caller, so that the
-// loops below, one for each way in which rows are flipped, are compiled once.
+// loops below, one for each way in which rows are flipped, are compiled once. Only products with other rows are made here: sums
+// need not be stored for them.
 template <class Real>
 class BlockSums {
 public:
@@ -30,8 +55,13 @@ public:
         if (is_single_ && rows)
             add_single();
         else if (rows)
-            add_blocks(rows, std::make_index_sequence<block_rows<Real>>());
+            add_blocks(rows, nullptr, nullptr, std::make_index_sequence<block_rows<Real>>());
         return rows;
+    }
+    // Adds the products of all sums with the rows of a tile. For tiles that are no smaller than a block.
+    void add_products(const Real* own, RealProduct<Real>& product) {
+        add_blocks(left_, own, &product, std::make_index_sequence<block_rows<Real>>());
+        left_ = 0;
     }
     Amplitudes<Real> row(std::size_t j) const { return Amplitudes<Real>::load(sums_ + 2 * lanes * j); }
 
@@ -39,9 +69,11 @@ private:
     // To call what is below takes as long as a row or two.
     static constexpr std::size_t most_rows = 8 * block_rows<Real>;
 
-    // Its parts must not become calls: the sums would go through memory with each addition.
+    // Stores the sums, or adds their products with `own_rows`. Its parts must not become calls: the sums would go through
+    // memory with each addition.
     template <std::size_t... j>
-    [[gnu::noinline]] void add_blocks(std::size_t rows, std::index_sequence<j...>) {
+    [[gnu::noinline]] void add_blocks(std::size_t rows, const Real* own_rows, RealProduct<Real>* product,
+                                      std::index_sequence<j...>) {
         constexpr std::size_t block = sizeof...(j);
         // Copies: storing a sum could change the members, as far as the compiler knows.
         const RowSums::Source *shared = shared_, *own = own_;
@@ -77,7 +109,10 @@ private:
                 });
                 counts += 2;
             }
-            (sum[j].store(sums_ + 2 * lanes * (first + j)), ...);
+            if (own_rows)
+                (product->add(first + j, Amplitudes<Real>::load(own_rows + 2 * lanes * (first + j)), sum[j]), ...);
+            else
+                (sum[j].store(sums_ + 2 * lanes * (first + j)), ...);
         }
         shared_ = shared;
         own_ = own;
