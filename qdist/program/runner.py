@@ -213,10 +213,14 @@ class Runner:
         elif progress:
             progress = is_shown(self.comm, True)
         plain = initial is None and not progress and watch is None
-        if self._single is not None and plain and out is not None and self._fits(out):
+        if self._single is not None and plain and (out is None or self._fits(out)):
             with self.lock:
                 self._from_zero.hold(values)
-                self._single.run_from_zero(out.local)
+                if out is None:
+                    out = self._begun(None)
+                    self._single.run(out.local, support=0)
+                else:
+                    self._single.run_from_zero(out.local)
             out.readout = self._readout
             return out
         self._check_fits(initial, out)

@@ -54,9 +54,7 @@ class Shards:
     ) -> None:
         """All amplitudes zero."""
         self._comm = alone() if comm is None else comm
-        self._layout = Layout.identity(num_qubits)
-        if layout is not None:
-            self.layout = layout
+        self._layout = Layout.identity(num_qubits) if layout is None else _checked(layout, num_qubits)
         ranks, rank = self._comm.size, self._comm.rank
         far = (ranks - 1).bit_length()
         if ranks > 1 << num_qubits:
@@ -132,9 +130,7 @@ class Shards:
 
     @layout.setter
     def layout(self, layout: Layout) -> None:
-        if layout.num_qubits != self.num_qubits:
-            raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {self.num_qubits}")
-        self._layout = layout
+        self._layout = _checked(layout, self.num_qubits)
 
     @property
     def local(self) -> NDArray[Any]:
@@ -180,3 +176,9 @@ class Shards:
     def _scale(self, factor: float) -> None:
         for first, shard in self.shards():
             self.backend.kernels.project(shard, first, 0, 0, factor)
+
+
+def _checked(layout: Layout, num_qubits: int) -> Layout:
+    if layout.num_qubits != num_qubits:
+        raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {num_qubits}")
+    return layout

@@ -83,7 +83,7 @@ class StateVector(ReducedStates):
         device: str = "auto",
     ) -> None:
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
-        same.arguments(comm, "size, dtype or layout", count, kind.name, None if layout is None else layout.positions)
+        same.arguments(comm, "size, dtype or layout", count, kind.char, None if layout is None else layout.positions)
         self._allocate(count, kind, comm, layout, device)
         if self._first == 0:
             self.backend.set_first(self._local, 1.0)

@@ -80,6 +80,7 @@ private:
         const std::uint16_t* counts = counts_;
         const Real *const factors = factors_, *const in = in_;
         const std::span<const PauliKind> kinds = kinds_;
+        RealProduct<Real> products = product ? *product : RealProduct<Real>();
         for (std::size_t first = 0; first < rows; first += block) {
             Amplitudes<Real> sum[] = {(void(j), Amplitudes<Real>{})...};
             for (const PauliKind& kind : kinds) {
@@ -110,10 +111,11 @@ private:
                 counts += 2;
             }
             if (own_rows)
-                (product->add(first + j, Amplitudes<Real>::load(own_rows + 2 * lanes * (first + j)), sum[j]), ...);
+                (products.add(first + j, Amplitudes<Real>::load(own_rows + 2 * lanes * (first + j)), sum[j]), ...);
             else
                 (sum[j].store(sums_ + 2 * lanes * (first + j)), ...);
         }
+        if (product) *product = products;
         shared_ = shared;
         own_ = own;
         counts_ = counts;

@@ -237,11 +237,14 @@ private:
         return product(block.factors, block.num_targets, angles);
     }
 
+    // With fewer, threads wait for the last of them: ansatz of 20 qubits, two threads, 15.6 ms with 16 and 15.4 with 32 pieces each.
+    static constexpr std::size_t pieces_a_thread = 32;
+
     template <class Stored>
     void run_stage(const Stage<Real>& stage, Stored* state, std::size_t offset, Index live) const {
         const TileGrid grid(stage.positions, live & ~stage.mask());
         const std::size_t size = grid.elements<Real>(), count = grid.count();
-        const int bits = grid.bits_together<Stored>(2 * size * sizeof(Real), 4 * std::size_t(max_threads()));
+        const int bits = grid.bits_together<Stored>(2 * size * sizeof(Real), pieces_a_thread * std::size_t(max_threads()));
         const std::size_t together = std::size_t(1) << bits;
         struct Room {
             const FlushedSubnormals flushed;

@@ -56,6 +56,7 @@ private:
     std::size_t mask_ = 0, value_, length_, count_;
 };
 
+// Inlined by force: to g++ a function that does nothing else has no effects, and it drops calls of it.
 template <int write, class Number>
 QDIST_INLINE inline void prefetch(const Number* first, std::size_t count) {
     for (std::size_t k = 0; k < count; k += 64 / sizeof(Number)) __builtin_prefetch(first + k, write, 3);
