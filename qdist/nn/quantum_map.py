@@ -273,7 +273,7 @@ class CircuitMap:
         if fit and not program.backend.is_host:
             return batches.values(program, outputs, params), None, None
         if len(params) == 1 and not fit:
-            bound, gates = program.bind_for(outputs, params[0])
+            bound, gates = self.program.for_gradients_at(params[0]).bind_for(outputs, params[0])
             ket = bound.evolved()
             layout = ket.layout
             return self.columns.of(values(ket, outputs, gates))[None], [ket], layout

@@ -66,6 +66,8 @@ class Plan:
     """Whether tiles are computed in complex128, whatever the amplitudes are stored in (plan/precision.py)."""
     gradients_in_double: bool = False
     """Whether a plan for gradients is computed so, where one for values need not be."""
+    angles_decide: bool = False
+    """Whether they are computed from this plan after all where angles spread the state (plan/precision.py)."""
     rows_in_double: bool = False
     """The same for batches as row programs, whose rotations run one after the other."""
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
@@ -214,6 +216,7 @@ class Plan:
         double = ""
         if self.dtype == np.complex64 and self.gradients_in_double:
             double = " computed in double" if self.in_double else " with gradients computed in double"
+            double += " unless angles spread the state" if self.angles_decide else ""
         lines = [
             f"{several(self.num_qubits, 'qubit')}, {self.dtype}{double}{shards}: "
             f"{several(self.sweeps, 'sweep')} of {size}, {several(len(self.blocks), 'block')}, {self.flops:.3g} flops"

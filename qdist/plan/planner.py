@@ -19,7 +19,7 @@ from qdist.plan.network.exchanges import VISITS_PER_SECOND, NetworkStage, in_ord
 from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
-from qdist.plan.precision import computes_in_double
+from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.sandwiches import without_sandwiches
 from qdist.plan.stages.division import Tiles, staged, sweeps_of
 from qdist.plan.stages.target import Target, cpu_target
@@ -124,6 +124,8 @@ def make_plan(
     # Where the sweep back has no stages of its own, its tiles of two states would be too large.
     if levels is None and not (trained and len(plan.target.backward()) == 1):
         _stage_faster(plan, 0 if start is None else -1)
+    if plan.gradients_in_double and not plan.in_double and start is None:
+        plan.angles_decide = angles_decide(plan, trained)
     return plan
 
 

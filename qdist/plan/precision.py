@@ -9,9 +9,19 @@ length, where matrices with complex entries weigh less: 8 scrambling layers of t
 Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a
 stage, of which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice
 as high; so do the runs of circuits of which only the gradients are computed in double.
+
+Matrices whose numbers a backend chooses (``Target.chooses_numbers``) weigh less, unless the state is mostly one
+amplitude: then errors are not spread over many directions, and the derivatives themselves are small. Ten Trotter steps
+on 20 to 26 qubits whose angles spread the state had gradients that were off by 4e-7 in the median, by 1.0e-6 in one of
+twenty draws and by 1.8e-6 at most of 155, which double precision reaches too where angles are small; but in single that
+is up to 8.7e-6 for angles within 0.01, and 3.9e-6 within 0.2 (H200, benchmarks/gpu_notes.md). So where these
+weights are what counts, the angles decide (``angles_decide``), by the probability of the most probable path through the
+circuit (backends/spread.py).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -23,7 +33,10 @@ __all__ = [
     "MOST_OF_GRADIENTS",
     "MOST_OF_VALUES",
     "MOST_OF_VALUES_A_QUBIT",
+    "angles_decide",
+    "can_follow",
     "computes_in_double",
+    "most_of_one_path",
     "roundings",
 ]
 
@@ -37,6 +50,13 @@ MOST_OF_VALUES = 4096
 
 _COMPLEX, _COMPLEX_OF_GRADIENTS = 4, 2
 """What a matrix with complex entries weighs; others, phases and Pauli rotations weigh 1."""
+_CHOSEN_OF_GRADIENTS = 1.6
+"""The same of those whose numbers are chosen (``Target.chooses_numbers``), where angles decide."""
+_FEWEST_QUBITS = 22
+"""Where angles may decide: for fewer qubits that takes as long as single precision gains on an H200."""
+_PATH_A_QUBIT = 0.8
+"""What the logarithm of the most probable path's probability must fall by for each qubit, for gradients in single: ten
+Trotter steps do so with most angles within 0.8."""
 
 
 def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True, one_by_one: bool = False) -> bool:
@@ -56,11 +76,39 @@ def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True,
     return roundings(plan, one_by_one, _COMPLEX_OF_GRADIENTS if of_gradients else _COMPLEX) > most
 
 
-def roundings(plan: Plan, one_by_one: bool = False, of_complex: int = _COMPLEX) -> int:
+def angles_decide(plan: Plan, has_parameters: bool) -> bool:
+    """Whether a plan whose gradients are computed in double has gradients in single precision all the same where angles
+    make the most probable path less probable than ``most_of_one_path``. The states must begin as |0...0>."""
+    if plan.dtype == np.complex128 or not has_parameters or plan.far or plan.num_qubits < _FEWEST_QUBITS:
+        return False
+    if any(part.instruction is not None for part in plan.parts) or not all(map(can_follow, plan.blocks)):
+        return False
+    weight = roundings(plan, of_complex=_COMPLEX_OF_GRADIENTS, of_chosen=_CHOSEN_OF_GRADIENTS)
+    return weight <= plan.target.roundings_a_qubit * plan.num_qubits
+
+
+def most_of_one_path(num_qubits: int) -> float:
+    """The probability of the most probable path (backends/spread.py) below which a state is spread over so many
+    amplitudes that gradients may be computed in single precision."""
+    return math.exp(-_PATH_A_QUBIT * num_qubits)
+
+
+def can_follow(block: Block) -> bool:
+    """Whether it is told from a matrix of one or two qubits, or without any, where a block takes a basis state."""
+    return block.kind in ("diagonal", "table", "linear") or (block.is_plain_dense and block.mixes.bit_count() <= 2)
+
+
+def roundings(
+    plan: Plan, one_by_one: bool = False, of_complex: int = _COMPLEX, of_chosen: float | None = None
+) -> float:
     """How often amplitudes are rounded in single precision: a sum over all blocks, weighted by what each leaves.
-    of_complex: the weight of matrices with complex entries."""
-    stages = (stage for part in plan.parts for segment in part.segments for stage in segment.stages)
-    return sum(_weight(block, one_by_one, of_complex) for _, blocks in stages for block in blocks)
+    of_complex: the weight of matrices with complex entries; of_chosen: of those whose numbers are chosen, if less."""
+
+    def weight(block: Block) -> float:
+        own = _weight(block, one_by_one, of_complex)
+        return of_chosen if of_chosen and own > of_chosen and plan.target.chooses_numbers(block) else own
+
+    return sum(map(weight, plan.blocks))
 
 
 def _weight(block: Block, one_by_one: bool, of_complex: int) -> int:

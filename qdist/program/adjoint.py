@@ -217,7 +217,7 @@ def _vjp(
     ket: StateVector | None = None,
 ) -> tuple[list[Any], NDArray[np.float64]]:
     with program.lock:
-        runner, gates = program.for_gradients.bind_for(outputs, params)
+        runner, gates = program.for_gradients_at(params).bind_for(outputs, params)
         workspace = runner.workspaces.take()
         result = _locked_vjp(runner, gates, outputs, cotangents, ket, workspace)
         runner.workspaces.put_back(workspace)
@@ -292,7 +292,7 @@ def queued_gradient(
         return None
     check_differentiable(program)
     with program.lock:
-        runner, gates = program.for_gradients.chosen_for([output])
+        runner, gates = program.for_gradients_at(theta).chosen_for([output])
         if runner.is_long or len(runner.steps_back) != 1 or runner.start.is_trainable:
             return None
         ((_, executor, support),) = runner.steps_back

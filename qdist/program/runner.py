@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends import Executor, StateError
+from qdist.backends.spread import Spread
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.plan.layout import Layout
 from qdist.plan.plan import Plan, Segment
+from qdist.plan.precision import most_of_one_path
 from qdist.plan.tail import NO_TAIL, Tail, without_tail
 from qdist.program.compiled import Compiled, Values
 from qdist.program.perthread import PerThread
@@ -117,6 +119,21 @@ class Runner:
         if self._for_gradients or self.plan.in_double or not self.plan.gradients_in_double:
             return self
         return Runner(self.source, self.source.compiled(None, gradients=True), self._bound, self.lock, True)
+
+    def for_gradients_at(self, params: ParameterValues | None) -> Runner:
+        """The runner that derivatives at these values, or at those that this thread has bound, are computed with: where
+        angles decide, this one if they spread the state, else ``for_gradients``."""
+        if self._spread is None:
+            return self.for_gradients
+        most = most_of_one_path(self.num_qubits)
+        angles = self.noted(params).of_angles(self.affine)
+        with self.lock:
+            return self if self._spread.probability(angles, most) < most else self.for_gradients
+
+    @cached_property
+    def _spread(self) -> Spread | None:
+        """What decides; None where there is nothing to decide."""
+        return Spread(self.plan) if self.plan.angles_decide and not self._for_gradients else None
 
     def of_states(self, layout: Layout) -> Runner:
         """The runner whose adjoint sweep ends in a given state with this layout, not in |0...0>."""

@@ -10,6 +10,7 @@ import numpy as np
 from qdist.backends.cuda.lowering import back_resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.lean import is_lean
 from qdist.backends.cuda.lowering.patterns import PARITIES
 from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
@@ -55,6 +56,9 @@ class CudaTarget(Target):
 
     def rows_unfit(self, num_qubits: int) -> str:
         return "" if num_qubits <= _MOST_ROW_QUBITS else f"ket and bra of {num_qubits} qubits do not fit caches"
+
+    def chooses_numbers(self, block: Block) -> bool:
+        return block.keeps_parity and is_lean(block)
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         operations = [o for block in blocks for o in block.operations]

@@ -150,7 +150,7 @@ def _swept(
     program, kept = found.program, found.kept
     found.kept = None
     if kept is not None and np.array_equal(kept[0], theta):
-        runner, _ = program.for_gradients.bind_for(outputs, theta)
+        runner, _ = program.for_gradients_at(theta).bind_for(outputs, theta)
         if runner is kept[1]:
             ket = found.workspace
             assert ket is not None, "it was kept"

@@ -31,7 +31,7 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     sums = [output.observable for output in outputs if isinstance(output, Expectation)]
     if starts is None and len(sums) == len(outputs):
         found.kept = None
-        runner, gates = found.program.for_gradients.bind_for(outputs, theta)
+        runner, gates = found.program.for_gradients_at(theta).bind_for(outputs, theta)
         ket = found.workspace = runner.evolved(out=found.workspace)
         layout = ket.layout
         results = list(expectations(ket, sums, gates))

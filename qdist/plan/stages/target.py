@@ -75,6 +75,11 @@ class Target:
         """The blocks that the device runs for these operations."""
         return fuse(operations, self.parities, self.joins_phases)
 
+    def chooses_numbers(self, block: Block) -> bool:
+        """Whether the numbers of a block's matrix are rounded to single precision such that errors of gates that share
+        an angle do not add up, instead of each to the nearest (plan/precision.py)."""
+        return False
+
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
         """Whether the executor's tables for the stage fit into the memory they are read from."""
         return True
