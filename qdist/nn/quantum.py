@@ -21,7 +21,7 @@ from ..circuit.binding import resolve_values
 from ..comm import Communicator, Mesh
 from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, computing_in, random
-from ..tensor.arrays import to_device
+from ..tensor.arrays import MODULES, to_device
 from ..tensor.autograd import mode
 from ..tensor.half import widened
 from ..tensor.versions import held_elsewhere
@@ -87,6 +87,8 @@ class QuantumLayer(Module):
     >>> layer(Tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])).shape
     (3, 2)
     """
+
+    _fitted: tuple[Any, ...] | None = None  # The kind of the last x that was checked.
 
     @hinted
     def __init__(
@@ -186,8 +188,30 @@ class QuantumLayer(Module):
             if self.in_features:
                 raise ValueError(f"QuantumLayer takes (batch, {self.in_features}), got nothing")
             x = np.zeros((1, 0), self._dtype)
+        if x.__class__ is not Tensor or self._kind(x) != self._fitted:
+            x = self._fitting(x)
+        if mode.precision is None:
+            output = self._applied(x)
+        else:
+            with computing_in(None):
+                output = self._applied(x)
+        together = None if self.comm is None else self._together()
+        if output.requires_grad and together is not None and together.size > 1:
+            if self._agreement is None or self._agreement.comm is not together:
+                self._agreement = Agreement(together, _WAY_OUT)
+            output.register_hook(self._agreement.follow)
+        return output
+
+    def _kind(self, x: Tensor) -> tuple[Any, ...]:
+        """What decides whether x fits, where arrays of a class are all in one place."""
+        array, weights = x._data, self.weights
+        return array.__class__, array.dtype, array.shape, None if weights is None else weights._data.dtype
+
+    def _fitting(self, given: Any) -> Tensor:
+        """x as the circuit takes it. Raises TypeError or ValueError where it cannot be; what fits as it is, is
+        remembered by its kind."""
         # Angles keep their precision, and so do outputs, whatever the layers around compute in.
-        x = widened(x if isinstance(x, Tensor) else Tensor(x, device=self.program.device))
+        x: Tensor = widened(given if isinstance(given, Tensor) else Tensor(given, device=self.program.device))
         dtype, shape, features = x.dtype, x.shape, self.in_features
         if dtype.kind == "c":
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {dtype}")
@@ -203,17 +227,9 @@ class QuantumLayer(Module):
         if x.device != self.program.device:
             where = self.program.device
             raise TypeError(f"the circuit runs on {where} and x is on {x.device}: move it with x.to({where!r})")
-        if mode.precision is None:
-            output = self._applied(x)
-        else:
-            with computing_in(None):
-                output = self._applied(x)
-        together = None if self.comm is None else self._together()
-        if output.requires_grad and together is not None and together.size > 1:
-            if self._agreement is None or self._agreement.comm is not together:
-                self._agreement = Agreement(together, _WAY_OUT)
-            output.register_hook(self._agreement.follow)
-        return output
+        if x is given and (x._data.__class__ is np.ndarray or x._data.__class__ in MODULES):
+            self.__dict__["_fitted"] = self._kind(x)
+        return x
 
     def _applied(self, x: Tensor) -> Tensor:
         if mode.grad and x._version.outside and not self.program.backend.is_host and held_elsewhere(x):
@@ -234,7 +250,7 @@ class QuantumLayer(Module):
         return found if rows is None or rows.size == 1 else rows.all_reduce(found, "avg")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_agreement"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_agreement", "_fitted")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _agreement=None)
@@ -283,8 +299,12 @@ def _vjp(xp: Any, g: Any, saved: Any, needs: Sequence[bool], *, layer: QuantumLa
         both = division.gradients(layer._shots.gradient(layer.program, saved, on_host(g).astype(np.float64)))
     else:
         both = layer._map.backward(xp, g, saved, needs)
-    kind = g.__class__
-    return tuple([part if part is None or part.__class__ is kind else xp.asarray(part) for part in both[: len(needs)]])
+    by_x, by_weights, kind = *both, g.__class__
+    if by_x is not None and by_x.__class__ is not kind:
+        by_x = xp.asarray(by_x)
+    if len(needs) == 1:
+        return (by_x,)
+    return by_x, by_weights if by_weights is None or by_weights.__class__ is kind else xp.asarray(by_weights)
 
 
 _TINY = 12

@@ -100,12 +100,14 @@ class CircuitMap:
         comm = self.program.comm
         bound = self.division.of_rows(xp, x, weights)
         Kept.drop(comm)
-        read = rows.values(*bound, reading, keep=True)
+        read = rows.values(*bound, reading, True)
         if read is None:
             self.params(x, weights)  # Says which value is not finite.
             raise AssertionError("a value is not finite")
         numbers, kets = read
-        out = reading.columns.flat(numbers).astype(x.dtype, copy=False)
+        out = numbers if reading.is_flat else reading.columns.flat(numbers)
+        if out.dtype is not x.dtype:
+            out = out.astype(x.dtype, copy=False)
         again = self.read_again(xp, x, weights)
         own = None if again and self.division.is_whole else bound
         return out if out.__class__ is x.__class__ else xp.asarray(out), (
@@ -123,7 +125,7 @@ class CircuitMap:
     def backward(self, xp: Any, g: Any, saved: Any, needs: Sequence[bool]) -> tuple[Any, Any]:
         """The derivatives of a loss by x and by the weights, None where they are not needed; given those by the
         outputs."""
-        if isinstance(saved, Derivatives):
+        if saved.__class__ is Derivatives:
             upstream = on_host(g).astype(np.float64)
             return xp.asarray(upstream * saved.by_x), xp.asarray(upstream[0] * saved.by_weights)
         if len(saved) == 2:
@@ -142,7 +144,7 @@ class CircuitMap:
         assert self._rows is not None, "the forward run was of rows"
         program, reading = self._rows
         together = self.division.has_functions
-        by_weights = together or (len(needs) > 1 and needs[1])
+        by_weights = together or (len(needs) > 1 and needs[1])  # Without weights there is one input.
         found = program.vjp(rows, shared, reading, g, together or needs[0], by_weights, numbers, kept.take())
         assert found is not None, "the forward run has checked the values"
         _, by_rows, by_shared = found

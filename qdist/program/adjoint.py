@@ -8,6 +8,7 @@ Gacon, arXiv 2009.02823; Luo et al., arXiv 1912.10877). The memory is that of tw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -321,8 +322,10 @@ def queued_gradient(
 
 def checked_cotangent(program: Runner, output: Output, cotangent: Any, batch: tuple[int, ...]) -> NDArray[Any]:
     """The cotangent as an array of its output's dtype and shape."""
-    array = np.asarray(cotangent)
     shape = batch + output.shape(program.num_qubits)
+    if cotangent.__class__ is float and not shape and isfinite(cotangent):
+        return same.values(program.comm, np.array(cotangent, output.dtype), "cotangent")
+    array = np.asarray(cotangent)
     if array.shape != shape:
         raise StateError(f"the cotangent of {output!r} has the shape of its value, {shape}; got {array.shape}")
     if array.dtype.kind not in ("biufc" if output.dtype is np.complex128 else "biuf"):

@@ -210,11 +210,13 @@ def one_row_vjp(
     shared ones are one table where those of rows are a rotation each."""
     rows = program.row_programs.of(())
     reading = rows.reading(outputs)
-    flat = np.concatenate([np.reshape(g, (1, -1)) for g in cotangents], axis=1)
+    flat = np.concatenate([g.ravel() for g in cotangents])[None]
     found = rows.vjp(_ONE_ROW, theta, reading, flat, by_rows=False)
     assert found is not None, "the values are finite"
     values, _, gradient = found
     assert gradient is not None, "asked for"
+    if reading.is_numbers:
+        return values[0].tolist(), gradient
     return [float(v[0]) if v.ndim == 1 else v[0] for v in reading.columns.values(values)], gradient
 
 

@@ -36,6 +36,10 @@ class Reading(NamedTuple):
 
     native: Any
     columns: Columns
+    is_flat: bool
+    """Whether the kernel's columns are the outputs, one behind the other: there are no variances."""
+    is_numbers: bool
+    """Whether each of them is a number, and so an output by itself."""
 
 
 class RowProgram:
@@ -53,7 +57,9 @@ class RowProgram:
         found = self._readings.get(key)
         if found is None:
             columns = row_outputs.columns(outputs, n)
-            found = Reading(self._kernel.outputs(lowered_outputs(self._records.frame, columns.parts)), columns)
+            native = self._kernel.outputs(lowered_outputs(self._records.frame, columns.parts))
+            is_flat = not columns.has_variances
+            found = Reading(native, columns, is_flat, is_flat and not any(columns.shapes))
             self._readings.put(key, found)
         return found
 
@@ -62,11 +68,12 @@ class RowProgram:
     ) -> tuple[NDArray[np.float64], Any] | None:
         """The kernel's values, (batch, columns), and the states if they are kept: few enough, and asked for. None where
         a parameter is not finite."""
-        keep = keep and self._kernel.kept_bytes(len(rows)) <= _KEPT_BYTES
-        if reading.columns.has_variances:
+        count = len(rows)
+        keep = keep and self._kernel.kept_bytes(count) <= _KEPT_BYTES
+        if not reading.is_flat:
             # Differences of large numbers.
             rows = rows.astype(np.float64, copy=False)
-        if len(rows) << self.num_qubits < _LONG:
+        if count << self.num_qubits < _LONG:
             return self._kernel.forward(rows, shared, reading.native, keep)
         with self._progress(len(rows)):
             return self._kernel.forward(rows, shared, reading.native, keep)
@@ -87,12 +94,14 @@ class RowProgram:
         cotangents: (batch, numbers of all outputs), one output behind the other. values, kets: as ``values`` gave
         them. None where a parameter is not finite.
         """
-        if values is None and reading.columns.has_variances:
+        if values is None and not reading.is_flat:
             found = self.values(rows, shared, reading, keep=True)
             if found is None:
                 return None
             values, kets = found
-        weights = reading.columns.cotangents(cotangents, values)
+        weights = cotangents
+        if not reading.is_flat or cotangents.__class__ is np.ndarray:
+            weights = reading.columns.cotangents(cotangents, values)
         if len(rows) << self.num_qubits < _LONG:
             return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
         with self._progress(len(rows)):

@@ -48,23 +48,46 @@ def module_of_kind(kind: type) -> ModuleType:
     return np if issubclass(kind, np.ndarray) else sys.modules["cupy"]
 
 
+MODULES: dict[type, ModuleType] = {}
+"""The module of classes of arrays that are all in one place, whichever they are: NumPy's, and CuPy's where there is one
+GPU. Filled by ``operands.shared_module``."""
+
+
 @lru_cache(maxsize=1)
 def several_gpus() -> bool:
     """Whether arrays can be on different GPUs: then new ones are made where the device is chosen for them."""
     return int(sys.modules["cupy"].cuda.runtime.getDeviceCount()) > 1
 
 
-@lru_cache(maxsize=64)
-def one_on(device: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """A 1, made once: what every backward pass begins with. Nobody writes to it."""
-    if device == "cpu":
-        alone = np.ones(shape, dtype)
-        alone.flags.writeable = False
-        return alone
+_ONES: dict[tuple[type, Any, tuple[int, ...], np.dtype], Array] = {}
+_EXPANDED: dict[int, dict[tuple[int, ...], Array]] = {}
+_MOST_ONES = 64
+"""Ones that are remembered, for good; _EXPANDED has what each was expanded to, by its id."""
+
+
+def one_like(array: Array) -> Array:
+    """A 1 in the shape of an array that has one element, made once: what every backward pass begins with. Nobody writes
+    to it."""
+    kind = array.__class__
+    place = 0 if kind is np.ndarray or kind in MODULES else device_of(array)
+    key = kind, place, array.shape, array.dtype
+    one = _ONES.get(key)
+    if one is None:
+        one = _made_one(array)
+        if len(_ONES) < _MOST_ONES:
+            _ONES[key], _EXPANDED[id(one)] = one, {}
+    return one
+
+
+def _made_one(array: Array) -> Array:
+    if isinstance(array, np.ndarray):
+        one = np.ones(array.shape, array.dtype)
+        one.flags.writeable = False
+        return one
     import cupy
 
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        one = cupy.ones(shape, dtype)
+    with array.device:
+        one = cupy.ones(array.shape, array.dtype)
         cupy.cuda.get_current_stream().synchronize()  # Later passes may run on other streams.
     return one
 
@@ -72,16 +95,16 @@ def one_on(device: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 def is_array(value: object) -> bool:
     """True for NumPy and CuPy arrays."""
     kind = value.__class__
-    known = _ARRAYS.get(kind)
+    known = ARRAYS.get(kind)
     if known is None:
         cupy = sys.modules.get("cupy")
         known = issubclass(kind, np.ndarray) or (cupy is not None and issubclass(kind, cupy.ndarray))
         if known or cupy is not None:
-            _ARRAYS[kind] = known
+            ARRAYS[kind] = known
     return known
 
 
-_ARRAYS: dict[type, bool] = {np.ndarray: True, tuple: False, float: False, int: False}
+ARRAYS: dict[type, bool] = {np.ndarray: True, tuple: False, float: False, int: False}
 """Classes that are known to be arrays, or not to be. CuPy, which may come later, decides about the others."""
 
 
@@ -179,7 +202,21 @@ def common_dtype(name: str, dtypes: list[np.dtype], scalars: list[Scalar]) -> np
 
 
 def expanded(xp: ModuleType, array: Array, shape: tuple[int, ...]) -> Array:
-    """One number everywhere, as broadcast_to gives it, to be read alone; of NumPy's arrays in less time."""
+    """One number everywhere, as broadcast_to gives it, to be read alone. Ones that passes begin with are expanded
+    once."""
+    known = _EXPANDED.get(id(array))
+    if known is None:
+        return _expanded(xp, array, shape)
+    found = known.get(shape)
+    if found is None:
+        found = _expanded(xp, array, shape)
+        if len(known) < _MOST_ONES:
+            known[shape] = found
+    return found
+
+
+def _expanded(xp: ModuleType, array: Array, shape: tuple[int, ...]) -> Array:
+    """Of NumPy's arrays in less time than broadcast_to takes."""
     if xp is not np or array.__class__ is not np.ndarray:
         return xp.broadcast_to(array, shape)
     found: Array = np.ndarray(shape, array.dtype, array, 0, (0,) * len(shape))

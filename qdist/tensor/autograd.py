@@ -231,11 +231,22 @@ def _add(a: Any, b: Any, own_a: bool, own_b: bool) -> Any:
     return a + b
 
 
-def _is_fresh(c: Array, g: Any) -> bool:
-    """Whether a vjp has made this cotangent and nobody else has it: vjps hand out fresh arrays, also as the only view
-    of one, the cotangent g that they were given, or views of what others have."""
-    if c is g or c.base is None:
-        return c is not g
+_NEEDED = (True,)
+"""Of an operation's only input."""
+
+
+def _is_only(c: Array, cotangents: Sequence[Any]) -> bool:
+    """Whether no other input gets this one: what several get is nobody's own."""
+    found = 0
+    for other in cotangents:
+        if other is c:
+            found += 1
+    return found == 1
+
+
+def _is_fresh_view(c: Array) -> bool:
+    """Whether a vjp has made what this cotangent is a view of and nobody else has it: vjps hand out fresh arrays, also
+    as the only view of one, the cotangent that they were given, or views of what others have."""
     base = c.base
     whole = base.__class__ is np.ndarray and base.base is None and base.size == c.size
     del base
@@ -251,36 +262,30 @@ _ALONE = _base_references(np.empty(2).reshape(1, 2))
 """Of the only view: versions of Python count differently."""
 
 
-def _survey(roots: list[Any], barrier: set[Any]) -> tuple[list[Node], dict[Any, int]]:
+def _survey(roots: Sequence[tuple[Any, Array]], barrier: Sequence[Any]) -> tuple[set[Node], dict[Any, int]]:
     """All nodes reachable from the roots without passing the barrier, and how often they use each leaf."""
-    seen: set[Any] = set()
+    seen: set[Any] = set(barrier)
     uses: dict[Any, int] = {}
     stack: list[Node] = []
-    nodes = []
-    for edge in roots:
+    for edge, _ in roots:
         if edge.__class__ is Node:
             stack.append(edge)
+        else:
+            uses[edge] = uses.get(edge, 0) + 1
     while stack:
         node = stack.pop()
-        if node in seen or node in barrier:
+        if node in seen:
             continue
         seen.add(node)
-        nodes.append(node)
         for edge in node.inputs:
             if edge.__class__ is Node:
                 stack.append(edge)
             elif edge is not None:
                 uses[edge] = uses.get(edge, 0) + 1
-    for edge in roots:
-        if edge.__class__ is not Node:
-            uses[edge] = uses.get(edge, 0) + 1
-    return nodes, uses
+    return seen.difference(barrier) if barrier else seen, uses
 
 
-_NOTHING: set[Any] = set()
-
-
-def _leads_to(nodes: list[Node], targets: set[Any]) -> set[Any]:
+def _leads_to(nodes: set[Node], targets: set[Any]) -> set[Any]:
     """The nodes on a path to one of the targets, and the targets."""
     useful = set(targets)
     for node in sorted(nodes, key=lambda n: n.sequence):
@@ -336,17 +341,19 @@ def walk(
         {edge: cotangent} for the targets that were reached.
     """
     keep_freed_memory()
-    mode.walks += 1
+    outer = mode.walks
+    mode.walks = outer + 1
     try:
         result = _walk(roots, retain_graph, targets, barrier)
     finally:
-        mode.walks -= 1
-        if mode.walks == 0:
+        mode.walks = outer
+        if not outer:
             callbacks, mode.at_end = mode.at_end, ()
-    if mode.walks == 0:
+    if not outer:
         try:
-            for callback in callbacks if targets is None else ():
-                callback()
+            if callbacks and targets is None:
+                for callback in callbacks:
+                    callback()
         finally:
             mode.leaves = ()
     return result
@@ -356,43 +363,45 @@ def _walk(
     roots: Sequence[tuple[Any, Array]], retain_graph: bool, targets: Sequence[Any] | None, barrier: bool
 ) -> dict[Any, Array]:
     wanted = set(targets or ())
-    nodes, uses = _survey([edge for edge, _ in roots], wanted if barrier else _NOTHING)
+    nodes, uses = _survey(roots, tuple(wanted) if barrier else ())
     if mode.walks == 1:
         mode.leaves, mode.counts, mode.accumulates = tuple(uses), (), targets is None
     useful = None if targets is None else _leads_to(nodes, wanted)
     result: dict[Any, Array] = {}
-    gathered: dict[Any, Any] = {}
+    gathered: dict[Any, tuple[Any, bool]] = {}  # What has arrived so far, and whether it is nobody else's.
     heap: list[tuple[int, Node]] = []
-
-    def deliver(edge: Any, g: Any, owned: bool) -> None:
-        """One contribution to the cotangent of an edge; g None still counts as a use of a leaf."""
-        if g is not None and (useful is None or edge in useful):
-            if edge in gathered:
-                before, own = gathered[edge]
-                gathered[edge] = (_add(before, g, own, owned), True)
-            else:
-                gathered[edge] = (g, owned)
-                if edge.__class__ is Node:
-                    heappush(heap, (-edge.sequence, edge))
-        if edge.__class__ is not Node:
-            uses[edge] -= 1
-            if uses[edge] == 0 and edge in gathered:
-                value, own = gathered.pop(edge)
-                # Behind a barrier another walk goes on with this cotangent, and runs the hooks when it is complete.
-                value = value if barrier else run_hooks(edge._hooks, value)
-                if targets is None:
-                    edge._accumulate(value, own)
+    arriving = [(edge, g, False) for edge, g in roots]
+    while True:
+        for edge, c, owned in arriving:
+            is_node = edge.__class__ is Node
+            if c is not None and (useful is None or edge in useful):
+                if edge in gathered:
+                    before, own = gathered[edge]
+                    gathered[edge] = _add(before, c, own, owned), True
                 else:
-                    result[edge] = value
-
-    for edge, g in roots:
-        deliver(edge, g, False)
-    while heap:
+                    gathered[edge] = c, owned
+                    if is_node:
+                        heappush(heap, (-edge.sequence, edge))
+            if is_node:
+                continue
+            uses[edge] -= 1  # None counts as a use of a leaf too.
+            if uses[edge] == 0 and edge in gathered:
+                c, owned = gathered.pop(edge)
+                # Behind a barrier another walk goes on with this cotangent, and runs the hooks when it is complete.
+                if edge._hooks and not barrier:
+                    c = run_hooks(edge._hooks, c)
+                if targets is None:
+                    edge._accumulate(c, owned)
+                else:
+                    result[edge] = c
+        if not heap:
+            return result
         node = heappop(heap)[1]
-        g, _ = gathered.pop(node)
+        g = gathered.pop(node)[0]
+        arriving = []
         if node.hooks is not None and not (barrier and node in wanted):
             g = run_hooks(node.hooks, g)
-        if node in wanted:
+        if wanted and node in wanted:
             result[node] = g
             if barrier or (useful is not None and not any(e in useful for e in node.inputs if e is not None)):
                 continue
@@ -403,7 +412,7 @@ def _walk(
         assert rule.vjp is not None
         if rule.count is not None and node.shape == ():
             mode.counts += (rule.count(saved),)
-        needs = [edge is not None for edge in inputs]
+        needs = _NEEDED if len(inputs) == 1 else [edge is not None for edge in inputs]
         place = None if xp is np or not several_gpus() else _place(g)
         if place is None:
             cotangents = rule.vjp(xp, g, saved, needs, **node.attributes)
@@ -418,20 +427,12 @@ def _walk(
             if edge is None:
                 continue
             owned = False
-            if c is not None:
-                shape = edge.shape
-                if shape is not None:
-                    # What several inputs get is nobody's own.
-                    alone = len(cotangents) == 1 or sum([other is c for other in cotangents]) == 1
-                    if c.shape != shape or c.dtype != edge.dtype:
-                        c = fit(xp, c, shape, FLOAT32 if edge.wide_gradient else edge.dtype)
-                    owned = alone and _is_fresh(c, g)
-                if useful is None and edge.__class__ is Node and edge not in gathered:
-                    gathered[edge] = (c, owned)
-                    heappush(heap, (-edge.sequence, edge))
-                    continue
-            deliver(edge, c, owned)
-    return result
+            if c is not None and (shape := edge.shape) is not None:
+                alone = needs is _NEEDED or _is_only(c, cotangents)
+                if c.shape != shape or c.dtype is not edge.dtype:
+                    c = fit(xp, c, shape, FLOAT32 if edge.wide_gradient else edge.dtype)
+                owned = alone and c is not g and (c.base is None or _is_fresh_view(c))
+            arriving.append((edge, c, owned))
 
 
 def _place(g: Any) -> Any:

@@ -39,6 +39,7 @@ def shared_module(rule: Rule, values: list, kind: type | None) -> tuple[Any, Any
     if kind is not None:
         module = arrays.module_of_kind(kind)
         if module is np or not arrays.several_gpus():
+            arrays.MODULES[kind] = module
             return module, None
     first = None
     apart = False

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .arrays import Array, is_array
+from .arrays import MODULES, Array, is_array
 from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
 from .half import in_half
 from .in_place import InPlace
@@ -24,6 +24,8 @@ from .versions import Version, held_elsewhere, shares, watch
 
 _SCALARS = (float, int, bool, complex)
 _ndarray = np.ndarray
+_new: Any = object.__new__
+_KNOWN = arrays.ARRAYS
 _accumulating = Lock()  # backward passes of several threads may reach the same leaf
 
 
@@ -77,9 +79,12 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
     if rule.view and inputs[0]._version.outside:
         a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
         inputs[0]._version.outside = held_elsewhere(inputs[0], values)
-    xp, gpu = np, None
+    xp: Any = np
+    gpu = None
     if apart or kind is not _ndarray:
-        xp, gpu = shared_module(rule, values, None if apart else kind)
+        xp = None if apart else MODULES.get(kind)  # type: ignore[arg-type]
+        if xp is None:
+            xp, gpu = shared_module(rule, values, None if apart else kind)
     if gpu is None:
         output, saved = run.forward(xp, *values, **attributes)
     else:
@@ -87,8 +92,13 @@ def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
             output, saved = run.forward(xp, *values, **attributes)
 
     version = inputs[0]._version if rule.view else None
-    if output.__class__ is list:
-        made: Any = tuple(_wrap(xp, o, version) for o in output)
+    made: Any
+    if output.__class__ is kind:
+        made = _new(Tensor)
+        made._data = output
+        made._version = Version() if version is None else version
+    elif output.__class__ is list:
+        made = tuple(_wrap(xp, o, version) for o in output)
     else:
         made = _wrap(xp, output, version)
     if wants and mode.grad and rule.vjp is not None:
@@ -104,11 +114,13 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
     several = made.__class__ is tuple
     if not several and made._data.dtype.kind not in "fc" and not arrays.is_inexact(made._data.dtype):
         return
-    edges = [(x._node or x) if isinstance(x, Tensor) and x.requires_grad else None for x in inputs]
+    edges: list[Any] = []
+    for x in inputs:
+        edges.append((x._node or x) if isinstance(x, Tensor) and x.requires_grad else None)
     guards: list[tuple[Version, int, Array]] = []
     outside: list[Tensor] = []
     for s in saved:
-        if not is_array(s):
+        if not _KNOWN.get(s.__class__, True) or not is_array(s):
             continue
         for owner, a in zip(inputs, values):
             if s is a:
@@ -145,7 +157,7 @@ def _owner(saved: Array, inputs: Any, outputs: tuple[Tensor, ...]) -> Tensor | N
 
 def _wrap(xp: Any, array: Array, version: Version | None) -> Tensor:
     """A Tensor around the result of an operation, which NumPy may have made a scalar."""
-    tensor = Tensor.__new__(Tensor)
+    tensor: Tensor = _new(Tensor)
     tensor._data = array if is_array(array) else xp.asarray(array)
     tensor._version = Version() if version is None else version
     return tensor
@@ -303,7 +315,7 @@ class Tensor(Operators, Methods, InPlace):
 
     def item(self) -> Any:
         """The only element, as a Python number."""
-        if self.size != 1:
+        if self._data.size != 1:
             raise ValueError(f"item() needs exactly one element; this tensor has shape {self.shape}")
         version = self._version
         return only_number(self._data, unchanged=not (version.outside or version.count))
@@ -371,9 +383,9 @@ class Tensor(Operators, Methods, InPlace):
 
     def _cotangent(self, gradient: Any) -> Array:
         if gradient is None:
-            if self.size != 1:
+            if self._data.size != 1:
                 raise ValueError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
-            return arrays.one_on(self.device, self.shape, self.dtype)
+            return arrays.one_like(self._data)
         array = arrays.as_array(gradient._data if isinstance(gradient, Tensor) else gradient, self.dtype)
         if array.shape != self.shape:
             raise ValueError(f"the gradient has shape {array.shape}, the tensor {self.shape}")
@@ -384,8 +396,8 @@ class Tensor(Operators, Methods, InPlace):
         with _accumulating:
             if self.grad is None:
                 # What other edges may hold too is copied, so that changing one .grad never changes another.
-                self.grad = _wrap(np, g if owned else g.copy(), None)
-                self.grad._version.outside = True  # A hook may have kept it.
+                self.grad = grad = _wrap(np, g if owned else g.copy(), None)
+                grad._version.outside = True  # A hook may have kept it.
             elif arrays.is_half(self.grad.dtype):
                 # Passes are added up in float32, from the second on.
                 self.grad = Tensor(self.grad._data.astype(arrays.FLOAT32) + g)
@@ -449,9 +461,6 @@ class Tensor(Operators, Methods, InPlace):
     # Operations; the signs for them are in operators.py, the names in methods.py
 
     _run = staticmethod(apply)
-
-    def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
-        return apply(op, self, *inputs, **attributes)
 
     def __getitem__(self, key: Any) -> Tensor:
         parts = key if isinstance(key, tuple) else (key,)

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -464,6 +465,26 @@ def test_precisions_do_not_mix(parts) -> None:
         layer(np.zeros((1, 3)))
     assert layer(np.zeros((1, 3), np.int64)).dtype == np.float32
     assert layer.to("float64")(np.zeros((1, 3))).dtype == np.float64
+
+
+def test_what_fitted_before_is_looked_at_again_where_something_differs(parts) -> None:
+    """Checks of x are remembered by its kind: its class, dtype and shape, and the dtype of the weights."""
+    circuit, x, w = parts
+    layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w)
+    fits = tensor.Tensor(np.zeros((2, 3), np.float32))
+    for _ in range(2):
+        assert layer(fits).shape == (2, len(OBSERVABLES))
+        with pytest.raises(ValueError, match=r"takes \(batch, 3\), got shape \(2, 4\)"):
+            layer(tensor.Tensor(np.zeros((2, 4), np.float32)))
+        with pytest.raises(TypeError, match="x is float64"):
+            layer(tensor.Tensor(np.zeros((2, 3))))
+        with pytest.raises(TypeError, match="takes real numbers"):
+            layer(tensor.Tensor(np.zeros((2, 3), np.complex64)))
+    copied = pickle.loads(pickle.dumps(layer))
+    np.testing.assert_array_equal(copied(fits).numpy(), layer(fits).numpy())
+    layer.to("float64")
+    with pytest.raises(TypeError, match="x is float32"):
+        layer(fits)
 
 
 def test_every_parameter_is_in_exactly_one_place(parts) -> None:

@@ -49,9 +49,6 @@ class QTensor(Tensor):
     def _run(op: Any, *inputs: Any, **attributes: Any) -> Any:
         return QTensor.of(apply(op, *inputs, **attributes))
 
-    def _apply(self, op: str, *inputs: Any, **attributes: Any) -> Any:
-        return QTensor.of(apply(op, self, *inputs, **attributes))
-
     def __getitem__(self, key: Any) -> Any:
         return QTensor.of(super().__getitem__(key))
 

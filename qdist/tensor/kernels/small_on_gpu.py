@@ -61,19 +61,22 @@ extern "C" __global__ void total(
 def pairs(name: str, left: Array, right: Array) -> Array | None:
     """One number for every pair: "add", "subtract", "multiply" or "twice_the_product". left may be one number,
     expanded to the shape of right. None for what CuPy has to do."""
-    kind, size = right.__class__, 0
-    if left.__class__ is kind and left.shape == right.shape and left.dtype is right.dtype:
-        size = right.size
-    if not 0 < size <= _MOST or right.dtype.char not in "fd" or not right.flags.c_contiguous:
+    kind = right.__class__
+    if left.__class__ is not kind:
         return None
-    step = 1
-    if left is not right and not left.flags.c_contiguous:
-        if any(left.strides):
+    shape, dtype, size, step = right.shape, right.dtype, right.size, 1
+    if not 0 < size <= _MOST or dtype.char not in "fd" or not right.flags.c_contiguous:
+        return None
+    if left is not right:
+        if left.shape != shape or left.dtype is not dtype:
             return None
-        step = 0
-    out = kind(right.shape, right.dtype)
+        if not left.flags.c_contiguous:
+            if any(left.strides):
+                return None
+            step = 0
+    out, stream = kind(shape, dtype), sys.modules["cupy"].cuda.get_current_stream()
     numbers = [left.data.ptr, right.data.ptr, out.data.ptr, size, step]
-    _launch(name, right.dtype.char, -(-size // _THREADS), _THREADS, _current_stream(), numbers)
+    _launch(name, dtype.char, -(-size // _THREADS), _THREADS, stream, numbers)
     return out
 
 
@@ -82,14 +85,10 @@ def total(array: Array, count: int = 1) -> Array | None:
     size, char = array.size, array.dtype.char
     if not 0 < size <= _MOST or char not in "fd" or not array.flags.c_contiguous:
         return None
-    out, stream = array.__class__((), array.dtype), _current_stream()
+    out, stream = array.__class__((), array.dtype), sys.modules["cupy"].cuda.get_current_stream()
     landing = announce(out, stream) if char == "f" else NOWHERE
     _launch("total", char, 1, _SUMMING, stream, [array.data.ptr, out.data.ptr, size, count, *landing])
     return out
-
-
-def _current_stream() -> Any:
-    return sys.modules["cupy"].cuda.get_current_stream()
 
 
 def _launch(name: str, char: str, blocks: int, threads: int, stream: Any, numbers: list[int]) -> None:

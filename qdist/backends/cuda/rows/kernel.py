@@ -8,7 +8,6 @@ returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -44,18 +43,16 @@ _KEPT_BYTES = 1 << 27
 _MOST_CALLS = 64
 """Kept of a reading."""
 
-_ANYWHERE: nullcontext[None] = nullcontext()
-
 _Common = tuple[int, int, int, int]
 """Addresses of what all rows share: shared_slots, turned, phases and far_turns of RowLaunch."""
 
 
 class _Kept(NamedTuple):
-    """What a backward run takes over from its forward run: what all rows share, and where the outputs in double and
-    the states are, if these were kept. memory: of all."""
+    """What a backward run takes over from its forward run: the addresses of what all rows share, of the outputs in
+    double, and of the states, if these were kept. memory: of all."""
 
     memory: Any
-    common: _Common
+    common: int
     values: int
     kets: int
 
@@ -69,19 +66,8 @@ class _One:
         import cupyx
 
         self.here, self.found = cupyx.empty_pinned(numbers, np.float64), cupyx.empty_pinned(max(results, 1), np.float64)
-        self.results, self.there, self.back = results, cupy.empty(numbers), cupy.empty(max(results, 1))
-        self.memory, self.graphs, self.lock = cupy.cuda.alloc(nbytes), Graphs(), Lock()
-
-
-class _Wanted(NamedTuple):
-    """Which derivatives a backward run gives, and where: the values end at values_end of its results, then come those
-    by the shared parameters, then those by parameters of rows."""
-
-    by_rows: bool
-    by_shared: bool
-    values_end: int
-    shared_end: int
-    end: int
+        self.results, self.there, self.memory = results, cupy.empty(numbers), cupy.cuda.alloc(nbytes)
+        self.graphs, self.lock = Graphs(), Lock()
 
 
 class CudaRows:
@@ -142,30 +128,35 @@ class CudaRows:
         return 0
 
     def forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
+        if self._is_only:
+            return self._forward(rows, shared, outputs, keep)
+        with self._cupy.cuda.Device(self._device):
+            return self._forward(rows, shared, outputs, keep)
+
+    def _forward(self, rows: Any, shared: Any, outputs: Reading, keep: bool) -> tuple[Any, Any] | None:
         cupy, count = self._cupy, len(rows)
-        with self._chosen():
-            given = self._given(rows, shared)
-            if given is None:
-                return None
-            call = self._call(outputs, count, given.singles)
-            found = cupy.empty((count, outputs.num_outputs), call.result)
-            keeps_kets = keep and 0 < call.plan.kets <= _KEPT_BYTES
-            memory = cupy.cuda.alloc(call.plan.nbytes + (call.plan.kets if keeps_kets else 0))
-            at, to = memory.ptr, found.data.ptr
-            kets = at + call.plan.nbytes if keeps_kets else 0
-            values, single = to, 0
-            if call.single:
-                values, single = at + call.plan.values, to
-            common = self._common_at(at + call.plan.common)
-            own, all_rows = given.addresses
+        given = self._given(rows, shared)
+        if given is None:
+            return None
+        addresses, _given, singles, on_device = given
+        call = self._call(outputs, count, singles)
+        plan = call.plan
+        found = cupy.empty((count, outputs.num_outputs), call.result)
+        keeps_kets = keep and 0 < plan.kets <= _KEPT_BYTES
+        memory = cupy.cuda.alloc(plan.nbytes + plan.kets if keeps_kets else plan.nbytes)
+        at, to = memory.ptr, found.data.ptr
+        kets = at + plan.nbytes if keeps_kets else 0
+        call.graphs.run((at, to, kets, *addresses), self._launch_forward, call, addresses, count, at, to, kets)
+        kept = _Kept((memory, found), at + plan.common, at + plan.values if call.single else to, kets) if keep else None
+        return (found if on_device else found.get()), kept
 
-            def launches() -> None:
-                launch = record(call, at, common, own, all_rows, values, single, kets=kets)
-                self._run(call, launch, count, prepare=True)
-
-            call.graphs.run((at, to, own, all_rows, kets), launches)
-            kept = _Kept((memory, found), common, values, kets) if keep else None
-            return (found if given.on_device else found.get()), kept
+    def _launch_forward(self, call: Call, given: Sequence[int], count: int, memory: int, to: int, kets: int) -> None:
+        """Queues a forward run; arguments as those of ``_launch_back``. kets: where states are kept, or 0."""
+        values, single = (memory + call.plan.values, to) if call.single else (to, 0)
+        common = self._common_at(memory + call.plan.common)
+        own, all_rows = given
+        launch = record(call, memory, common, own, all_rows, values, single, kets=kets)
+        self._run(call, launch, count, prepare=True)
 
     def backward(
         self,
@@ -178,69 +169,79 @@ class CudaRows:
         kets: _Kept | None = None,
         values: Any = None,
     ) -> tuple[Any, Any, Any] | None:
-        cupy, count, width = self._cupy, len(rows), outputs.num_outputs
+        if self._is_only:
+            return self._backward(rows, shared, outputs, cotangents, by_rows, by_shared, kets, values)
+        with self._cupy.cuda.Device(self._device):
+            return self._backward(rows, shared, outputs, cotangents, by_rows, by_shared, kets, values)
+
+    def _backward(
+        self,
+        rows: Any,
+        shared: Any,
+        outputs: Reading,
+        cotangents: Any,
+        by_rows: bool,
+        by_shared: bool,
+        kets: _Kept | None,
+        values: Any,
+    ) -> tuple[Any, Any, Any] | None:
+        cupy, count = self._cupy, len(rows)
         known = kets is not None and values is not None
-        # All that is computed, in one piece: it may go to the host in one copy.
-        first = 0 if known else count * width
-        second = first + self._num_shared * by_shared
-        wanted = _Wanted(by_rows, by_shared, first, second, second + count * self._per_row * by_rows)
-        with self._chosen():
-            if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
-                found = self._back_of_one(rows, shared, outputs, cotangents, wanted)
-                if found is None:
-                    return None
-            else:
-                given = self._given(rows, shared, cotangents)
-                if given is None:
-                    return None
-                call = self._call(outputs, count, given.singles, wanted, known)
-                found = cupy.empty(wanted.end, call.result)
-                memory = cupy.cuda.alloc(call.plan.own if known else call.plan.nbytes)
-                at, to, addresses = memory.ptr, found.data.ptr, given.addresses
-                before = None if kets is None else (kets.common[0], kets.values, kets.kets)
-                call.graphs.run(
-                    (at, to, *addresses, before),
-                    lambda: self._launch_back(call, addresses, count, wanted, kets, known, at, to),
-                )
-                if not given.on_device:
-                    found = found.get()
+        if count == 1 and kets is None and not self._on_device(rows, shared, cotangents):
+            call = self._call(outputs, 1, 0, known, by_rows, by_shared)
+            found = self._back_of_one(rows, shared, outputs, cotangents, call, (by_rows, by_shared))
+            if found is None:
+                return None
+        else:
+            given = self._given(rows, shared, cotangents)
+            if given is None:
+                return None
+            addresses, _given, singles, on_device = given
+            call = self._call(outputs, count, singles, known, by_rows, by_shared)
+            found = cupy.empty(call.ends[2], call.result)
+            memory = cupy.cuda.alloc(call.plan.own if known else call.plan.nbytes)
+            at, to, before = memory.ptr, found.data.ptr, None if kets is None else kets[1:]
+            call.graphs.run(
+                (at, to, before, *addresses), self._launch_back, call, addresses, count, before, known, at, to
+            )
+            if not on_device:
+                found = found.get()
+        first, second, end = call.ends
         return (
-            values if known else _part(found, 0, first).reshape(count, width),
-            _part(found, second, wanted.end).reshape(count, self._per_row) if by_rows else None,
+            values if known else _part(found, 0, first).reshape(count, outputs.num_outputs),
+            _part(found, second, end).reshape(count, self._per_row) if by_rows else None,
             _part(found, first, second) if by_shared else None,
         )
 
-    def _back_of_one(self, rows: Any, shared: Any, outputs: Reading, cotangents: Any, wanted: _Wanted) -> Any:
-        """What a backward run of one row finds, on the host; None where a value is not finite."""
-        key = outputs.fixed, wanted.by_rows, wanted.by_shared
+    def _back_of_one(
+        self, rows: Any, shared: Any, outputs: Reading, cotangents: Any, call: Call, wanted: tuple[bool, bool]
+    ) -> Any:
+        """What a backward run of one row finds, on the host; None where a value is not finite. wanted: derivatives by
+        parameters of rows, by shared ones."""
+        key = outputs.fixed, *wanted
         one = self._ones.get(key)
-        call = self._call(outputs, 1, 0, wanted)
         if one is None:
             if len(self._ones) >= _MOST_ONES:
                 self._ones.clear()
             numbers = self._per_row + self._num_shared + outputs.num_outputs + 1
-            one = self._ones[key] = _One(self._cupy, numbers, wanted.end, call.plan.nbytes)
+            one = self._ones[key] = _One(self._cupy, numbers, call.ends[2], call.plan.nbytes)
         arrays, runtime = (rows, shared, cotangents), self._cupy.cuda.runtime
         with one.lock:
             _put(arrays, one.here)
-            if not np.isfinite(one.here).all():
+            if not np.logical_and.reduce(np.isfinite(one.here)):
                 return None
 
             def launches() -> None:
                 stream = self._cupy.cuda.get_current_stream().ptr
-                there, here, back = one.there.data.ptr, one.here.ctypes.data, one.back.data.ptr
+                there, here = one.there.data.ptr, one.here.ctypes.data
                 runtime.memcpyAsync(there, here, one.here.nbytes, runtime.memcpyHostToDevice, stream)
-                self._launch_back(call, _addresses(there, arrays), 1, wanted, None, False, one.memory.ptr, back)
-                to, nbytes = one.found.ctypes.data, 8 * one.results
-                runtime.memcpyAsync(to, back, nbytes, runtime.memcpyDeviceToHost, stream)
+                # Kernels write results to the host's memory themselves.
+                to = one.found.ctypes.data
+                self._launch_back(call, _addresses(there, arrays), 1, None, False, one.memory.ptr, to)
 
             one.graphs.run(None, launches)
             self._cupy.cuda.get_current_stream().synchronize()
             return one.found[: one.results].copy()
-
-    def _chosen(self) -> Any:
-        """A context in which this GPU is the current one; where there is no other it always is."""
-        return _ANYWHERE if self._is_only else self._cupy.cuda.Device(self._device)
 
     def _on_device(self, *arrays: Any) -> bool:
         kind = self._cupy.ndarray
@@ -251,42 +252,40 @@ class CudaRows:
         call: Call,
         given: Sequence[int],
         count: int,
-        wanted: _Wanted,
-        kets: _Kept | None,
+        before: tuple[int, int, int] | None,
         known: bool,
         memory: int,
         to: int,
     ) -> None:
-        """Queues a backward run, whose results go ``to`` an address. given: addresses; memory: the call's."""
-        common = self._common_at(memory + call.plan.common) if kets is None else kets.common
-        values, single = to, 0
-        if known:
-            assert kets is not None, "known outputs come with what their run has kept"
-            values = kets.values
-        elif call.single:
-            values, single = memory + call.plan.values, to
+        """Queues a backward run, whose results go ``to`` an address. given: addresses; before: those that its forward
+        run has left, as _Kept has them; memory: the call's."""
+        common, values, kets = (memory + call.plan.common, to, 0) if before is None else before
+        single = 0
+        if not known:
+            values, single = (memory + call.plan.values, to) if call.single else (to, 0)
         rows, shared, cotangents = given
-        states = 0 if kets is None else kets.kets
-        launch = record(call, memory, common, rows, shared, values, single, cotangents, memory, kets=states)
-        self._run(call, launch, count, prepare=kets is None)
-        item = call.result.itemsize
-        if wanted.shared_end > wanted.values_end:
+        at = self._common_at(common)
+        launch = record(call, memory, at, rows, shared, values, single, cotangents, memory, kets=kets)
+        self._run(call, launch, count, prepare=before is None)
+        item, (first, second, end) = call.result.itemsize, call.ends
+        if second > first:
             grid = (self._num_shared,)
-            self._sum_kernel("shared_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * wanted.values_end)))
-        if wanted.end > wanted.shared_end:
-            grid = (-(-(wanted.end - wanted.shared_end) // _THREADS),)
-            self._sum_kernel("row_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * wanted.shared_end)))
+            self._sum_kernel("shared_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * first)))
+        if end > second:
+            grid = (-(-(end - second) // _THREADS),)
+            self._sum_kernel("row_gradients")(grid, (_THREADS,), (launch, np.uint64(to + item * second)))
 
     def states(self, rows: Any, shared: Any, out: Any) -> bool:
         cupy, count = self._cupy, len(rows)
-        with self._chosen():
+        with cupy.cuda.Device(self._device):
             given = self._given(rows, shared)
             if given is None:
                 return False
-            call = self._call(self._nothing, count, given.singles)
+            addresses, _given, singles, _ = given
+            call = self._call(self._nothing, count, singles)
             found, memory = cupy.empty(out.shape, self._dtype), cupy.cuda.alloc(call.plan.nbytes)
             common = self._common_at(memory.ptr + call.plan.common)
-            own, all_rows = given.addresses
+            own, all_rows = addresses
             launch = record(call, memory.ptr, common, own, all_rows, 0, states=found.data.ptr)
             self._run(call, launch, count, prepare=True)
             out[...] = found.astype(out.dtype, copy=False) if isinstance(out, cupy.ndarray) else found.get()
@@ -294,24 +293,23 @@ class CudaRows:
 
     # Launches --------------------------------------------------------------------------------------------------------
 
-    def _given(self, *arrays: Any) -> _Given | None:
-        """Rows, shared parameters and cotangents on the device; those of the host go there in one copy. None if one of
-        the host's has a value that is not finite."""
-        if self._on_device(*arrays):
-            addresses, kept, singles, bit, kind = [], [], 0, 1, self._cupy.ndarray
-            for array in arrays:
+    def _given(self, *arrays: Any) -> tuple[Sequence[int], Sequence[Any], int, bool] | None:
+        """Rows, shared parameters and cotangents, if there are, on the device: their addresses, the arrays that hold
+        them, which are single as RowLaunch has it, and whether they were there. Those of the host go there in one copy.
+        None if one of the host's has a value that is not finite."""
+        kind = self._cupy.ndarray
+        if arrays[0].__class__ is kind or self._on_device(*arrays):
+            addresses, singles, bit, kept = [], 0, 1, arrays
+            for k, array in enumerate(arrays):
                 char = array.dtype.char
-                if array.__class__ is not kind or char not in "fd":
+                if array.__class__ is not kind or char not in "fd" or not array.flags.c_contiguous:
                     array = _converted(self._cupy, array)
-                    char = array.dtype.char
-                elif not array.flags.c_contiguous:
-                    array = self._cupy.ascontiguousarray(array)
+                    kept, char = (*kept[:k], array, *kept[k + 1 :]), array.dtype.char
                 if char == "f":
                     singles |= bit
                 bit <<= 1
                 addresses.append(array.data.ptr)
-                kept.append(array)
-            return _Given(addresses, kept, singles, True)
+            return addresses, kept, singles, True
         stage = staging(self._device)
         # One number more, so that there is an address where there is no value.
         room = stage.room(8 * (1 + sum(array.size for array in arrays))).view(np.float64)
@@ -319,30 +317,33 @@ class CudaRows:
         if not np.isfinite(room).all():
             return None
         whole = stage.send()
-        return _Given(_addresses(whole.data.ptr, arrays), [whole], 0, False)
+        return _addresses(whole.data.ptr, arrays), [whole], 0, False
 
     def _common_at(self, at: int) -> _Common:
         slots, turned, phases, far_turns, _ = self._common
         return at + slots, at + turned, at + phases, at + far_turns
 
-    def _call(
-        self, outputs: Reading, count: int, singles: int, wanted: _Wanted | None = None, known: bool = False
-    ) -> Call:
-        """A forward run of so many rows, or the backward run that is wanted. singles: of what is given; known: whether
-        the outputs are."""
-        key = (count, singles, known) if wanted is None else (count, singles, known, wanted.by_rows, wanted.by_shared)
-        found = outputs.calls.get(key)
-        if found is None:
-            # Parameters in double have derivatives in double.
-            single = bool(singles & 1 and (singles & 2 or not self._num_shared))
-            way_back = 0, 0
-            if wanted is not None:
-                which = wanted.by_rows, wanted.by_shared
-                way_back = self._tables.first_op[which], int(self._tables.undo_start[which])
-            plan = self._planned(wanted is not None, count, outputs)
-            found = Call.of(plan, outputs, count, way_back, singles, known, single)
-            if len(outputs.calls) < _MOST_CALLS:
-                outputs.calls[key] = found
+    def _call(self, outputs: Reading, count: int, singles: int, known: bool = False, *wanted: bool) -> Call:
+        """A forward run of so many rows, or a backward run. singles: of what is given; known: whether the outputs are;
+        wanted: whether derivatives by parameters of rows and by shared ones are."""
+        key = count, singles, known, *wanted
+        return outputs.calls.get(key) or self._made_call(outputs, key, wanted)
+
+    def _made_call(self, outputs: Reading, key: tuple[int, ...], wanted: tuple[bool, ...]) -> Call:
+        count, singles, known = key[:3]
+        # Parameters in double have derivatives in double.
+        single = bool(singles & 1 and (singles & 2 or not self._num_shared))
+        way_back, ends = (0, 0), (0, 0, 0)
+        if wanted:
+            by_rows, by_shared = wanted
+            way_back = self._tables.first_op[by_rows, by_shared], int(self._tables.undo_start[by_rows, by_shared])
+            first = 0 if known else count * outputs.num_outputs
+            second = first + self._num_shared * by_shared
+            ends = first, second, second + count * self._per_row * by_rows
+        plan = self._planned(bool(wanted), count, outputs)
+        found = Call.of(plan, outputs, count, way_back, singles, bool(known), single, ends)
+        if len(outputs.calls) < _MOST_CALLS:
+            outputs.calls[key] = found
         return found
 
     def _run(self, call: Call, launch: NDArray[Any], count: int, prepare: bool) -> None:
@@ -401,22 +402,14 @@ class CudaRows:
         )
 
 
-class _Given(NamedTuple):
-    """What a call is given, on the device. addresses: of rows, shared parameters and cotangents, if there are; arrays:
-    that they are of; singles: as RowLaunch has it."""
-
-    addresses: list[int]
-    arrays: list[Any]
-    singles: int
-    on_device: bool
-
-
 def _put(arrays: Sequence[Any], room: NDArray[np.float64]) -> None:
     """Writes arrays one behind the other, and a number that is never read."""
     begin = 0
     for array in arrays:
-        room[begin : begin + array.size] = np.ravel(array)
-        begin += array.size
+        size = array.size
+        if size:
+            room[begin : begin + size] = array.ravel()
+            begin += size
     room[begin] = 0
 
 

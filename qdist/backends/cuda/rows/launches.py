@@ -67,13 +67,16 @@ class CallPlan(NamedTuple):
 
 class Call(NamedTuple):
     """A forward or backward run of so many rows. rest: the record behind its addresses; result: the dtype of results,
-    of which single says whether it is float32; graphs: of its launches, by the addresses that they are made with: a
-    step of a training finds its memory where the one before has left it."""
+    of which single says whether it is float32; ends: of outputs, of derivatives by shared parameters and of those by
+    parameters of rows, one behind the other in what a backward run gives, which may go to the host in one copy; graphs:
+    of its launches, by the addresses that they are made with: a step of a training finds its memory where the one
+    before has left it."""
 
     plan: CallPlan
     rest: bytes
     result: np.dtype[Any]
     single: bool
+    ends: tuple[int, int, int]
     graphs: Graphs
 
     @staticmethod
@@ -85,11 +88,13 @@ class Call(NamedTuple):
         singles: int,
         known: bool,
         single: bool,
+        ends: tuple[int, int, int],
     ) -> Call:
         """way_back: first_op and undo_start; singles: of what is given; known: whether the outputs are."""
         singles |= GRADIENTS_SINGLE if single else 0
         numbers = _NUMBERS.pack(num_rows, *way_back, singles, known, plan.row_bytes)
-        return Call(plan, numbers + reading.fixed, np.dtype(np.float32 if single else np.float64), single, Graphs())
+        result = np.dtype(np.float32 if single else np.float64)
+        return Call(plan, numbers + reading.fixed, result, single, ends, Graphs())
 
 
 def record(
