@@ -27,7 +27,9 @@ def cartan(unitaries: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
     phase = _determinant(unitaries) ** 0.25
     magic = _BACK @ (unitaries / phase[:, None, None]) @ _MAGIC
     square = magic.swapaxes(1, 2) @ magic
-    right = _real_basis(square)
+    # Equal eigenvalues, which come one after the other, belong to 00 and 11 or to 01 and 10: then a core does not mix
+    # these, or exchanges them.
+    right = _real_basis(square)[:, :, [0, 2, 3, 1]]
     root = np.exp(0.5j * np.angle(np.einsum("nji,njk,nki->ni", right, square, right)))
     left = (magic @ right / root[:, None, :]).real
     # Both are rotations, or they are no products of one-qubit matrices.

@@ -53,6 +53,12 @@ class IndexMap:
         others = (*self.columns[1:], self.constant, *(bits for _, _, bits in self.flips))
         return self.columns[0] == 1 and not any(x & 1 for x in others)
 
+    def moves(self) -> list[int] | None:
+        """The bit that each one comes from, where bits change places and nothing else happens; else None."""
+        if self.constant or self.flips or any(column.bit_count() != 1 for column in self.columns):
+            return None
+        return [column.bit_length() - 1 for column in self.columns]
+
     def keeps_rows(self, low: int) -> bool:
         """Whether elements that differ in the lowest ``low`` bits alone still do after the change."""
         return all(not column >> low for column in self.columns[:low])

@@ -34,6 +34,9 @@ class Segment:
     swaps: Swaps
     layout: Layout
     stages: list[tuple[Stage, list[Block]]]
+    still: Backward | None = None
+    """Where qubits change places between the stages (plan/stages/moving.py): stages that do the same without, which the
+    adjoint sweep begins with, and their target."""
 
 
 @dataclass(slots=True)
@@ -77,6 +80,11 @@ class Plan:
     @property
     def segments(self) -> list[Segment]:
         return [segment for part in self.parts for segment in part.segments]
+
+    @property
+    def moves_qubits(self) -> bool:
+        """Whether qubits change places between stages, which is planned for the states that it starts from."""
+        return any(segment.still for segment in self.segments)
 
     @property
     def sweeps(self) -> int:
@@ -128,7 +136,8 @@ class Plan:
     def backward(self, segment: Segment, support: int) -> Backward:
         """The stages that undo a segment on ket and bra. support: nonzero-support mask before the segment runs: 0 if it
         is the first on |0...0>, -1 if any amplitude may be nonzero."""
-        return backward(segment.stages, self.shard_bits, self.target, support)
+        still = segment.still or Backward(self.target, segment.stages)
+        return backward(still.stages, self.shard_bits, still.target, support)
 
     def observables(self, sums: Sequence[PauliSum], gates: Sequence[Operation] = ()) -> ObservablePlan:
         """How observables are computed where the plan ends. gates: see ``plan_observables``."""

@@ -21,7 +21,9 @@ from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.sandwiches import without_sandwiches
-from qdist.plan.stages.division import Tiles, staged, sweeps_of
+from qdist.plan.stages.backward import Backward
+from qdist.plan.stages.division import Tiles, shares_of, staged, sweeps_of
+from qdist.plan.stages.moving import staged_moving
 from qdist.plan.stages.target import Target, cpu_target
 
 __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
@@ -33,6 +35,8 @@ MAX_QUBITS = 62
 
 _WORTH = 0.97
 """A smaller relative gain is within the error of the cost model."""
+_WORTH_MOVING = 0.95
+"""The same for stages between which qubits change places, whose plans differ more."""
 
 # (operation, the gate it comes from, number of the gate's first angle)
 _Planned = tuple[Operation, Gate, int]
@@ -146,8 +150,9 @@ def _in_order(stages: list[Tiles]) -> list[Operation]:
 
 def _stage_faster(plan: Plan, support: int) -> None:
     """The stages of one of the target's alternatives, if they take less time, or those for an order in which another
-    one runs the gates: what tiles of one size bring together often runs together in those of another. support: as for
-    ``sweeps_of``, of the first segment; exchanges bring in what may be anything."""
+    one runs the gates: what tiles of one size bring together often runs together in those of another; or stages between
+    which qubits change places. support: as for ``sweeps_of``, of the first segment; exchanges bring in what may be
+    anything."""
     bits = plan.shard_bits
     others = plan.target.forward(bits)
     if not others:
@@ -172,9 +177,31 @@ def _stage_faster(plan: Plan, support: int) -> None:
         needed = cost(target, again)
         if needed < _WORTH * least:
             chosen, least = again, needed
+    still, unmoved, least = target, chosen, _WORTH_MOVING * least
+    for other in (plan.target, *others):
+        moving = _staged_moving(unmoved, bits, other, support)
+        if moving is not None and (needed := cost(other, moving)) < least:
+            target, chosen, least = other, moving, needed
     plan.target, plan.levels = target, (plan.levels[0], *target.levels(bits))
-    for segment, own in zip(plan.segments, chosen):
+    for segment, own, plain in zip(plan.segments, chosen, unmoved):
         segment.stages = own
+        segment.still = None if own is plain else Backward(still, plain)
+
+
+def _staged_moving(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:
+    """Stages of the segments' operations between which qubits change places; None where that cannot be planned, or
+    saves no reading and writing in one of them."""
+    if not target.moves_qubits:
+        return None
+    moving = []
+    for k, own in enumerate(stages):
+        before = -1 if k else support
+        most = sum(shares_of((stage for stage, _ in own), bits, before))
+        found = staged_moving(_in_order(own), bits, target, before, most)
+        if found is None:
+            return None
+        moving.append(found)
+    return moving
 
 
 def check_schedule(schedule: str) -> None:

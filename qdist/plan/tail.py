@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from qdist.plan.operations import Operation, moved
-from qdist.plan.plan import Part, Plan
+from qdist.plan.plan import Part, Plan, Segment
 
 __all__ = ["NO_TAIL", "Tail", "without_tail"]
 
@@ -32,6 +32,7 @@ def without_tail(plan: Plan) -> tuple[Plan, Tail]:
     """
     if not plan.parts or plan.parts[-1].instruction is not None:
         return plan, NO_TAIL
+    moving, plan = plan, _still(plan)
     segments = [replace(s, stages=list(s.stages)) for s in plan.parts[-1].segments if s.stages]
     gates: list[Operation] = []
     while segments:
@@ -46,4 +47,17 @@ def without_tail(plan: Plan) -> tuple[Plan, Tail]:
             break
         if not last.stages:
             segments.pop()
-    return (replace(plan, parts=[*plan.parts[:-1], Part(segments)]), Tail(gates)) if gates else (plan, NO_TAIL)
+    return (replace(plan, parts=[*plan.parts[:-1], Part(segments)]), Tail(gates)) if gates else (moving, NO_TAIL)
+
+
+def _still(plan: Plan) -> Plan:
+    """The plan whose qubits stay at their positions from stage to stage."""
+    targets = {s.still.target for s in plan.segments if s.still}
+    if not targets:
+        return plan
+
+    def still(segment: Segment) -> Segment:
+        return replace(segment, stages=segment.still.stages, still=None) if segment.still else segment
+
+    parts = [replace(part, segments=[still(s) for s in part.segments]) for part in plan.parts]
+    return replace(plan, parts=parts, target=targets.pop())

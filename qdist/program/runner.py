@@ -316,7 +316,8 @@ class Runner:
 
     def _compiled_from(self, layout: Layout) -> Compiled:
         """The plan for given states with this layout, from a cache of the last few."""
-        if layout == self.plan.layout and not self.plan.folded and not self._resets:
+        plan = self.plan
+        if layout == plan.layout and not plan.folded and not plan.moves_qubits and not self._resets:
             return self._from_zero
         compiled = self._from.get(layout)
         if compiled is None:

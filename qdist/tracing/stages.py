@@ -41,7 +41,7 @@ def forward(recorder: Recorder, gpu: GpuClock, original: Original) -> Original:
         live = support & (1 << bits) - 1
         for work, begin, end in zip(work_of(self, bits), marks, marks[1:]):
             args = work.args(work.touched(live, bits))
-            live |= work.close
+            live = work.spread(live)
             if host:
                 recorder.add(work.name, "stage", begin, end, args)
             else:

@@ -12,17 +12,23 @@ __all__ = ["StageWork", "work_of"]
 
 class StageWork(NamedTuple):
     """A stage on one shard. bytes, flops: if every amplitude is read, computed and written, as ``Plan.bytes_moved`` and
-    ``Plan.flops`` count. close: mask of the positions in a tile. in_double: whether it computes in double precision."""
+    ``Plan.flops`` count. close: mask of the positions in a tile. in_double: whether it computes in double precision.
+    only_moves: whether it is left out of a run from |0...0>, where it comes first."""
 
     name: str
     bytes: int
     flops: float
     close: int
     in_double: bool
+    only_moves: bool
 
     def touched(self, support: int, bits: int) -> float:
-        """The share of the amplitudes that is not known to be zero."""
-        return 2.0 ** ((support | self.close).bit_count() - bits)
+        """The share of the amplitudes that is read and written: those not known to be zero."""
+        return 2.0 ** (self.spread(support).bit_count() - bits) if self.spread(support) else 0.0
+
+    def spread(self, support: int) -> int:
+        """The nonzero-support mask after it."""
+        return support if self.only_moves and not support else support | self.close
 
     def args(self, touched: float) -> dict[str, Any]:
         return {"bytes": self.bytes, "flops": self.flops, "touched": touched, "double": self.in_double}
@@ -40,5 +46,6 @@ def work_of(executor: Executor, bits: int) -> list[StageWork]:
         flops = sum(map(block_flops, blocks)) * 2.0**bits
         close = (1 << bits) - 1 if stage.is_wide else sum(1 << p for p in stage.close)
         name = f"stage {number}: {len(stage.operations)} gates as {len(blocks)} {kinds}"
-        found.append(StageWork(name, 2 * (plan.dtype.itemsize << bits), flops, close, in_double))
+        only_moves = segment.still is not None and stage.only_moves
+        found.append(StageWork(name, 2 * (plan.dtype.itemsize << bits), flops, close, in_double, only_moves))
     return found

@@ -19,7 +19,7 @@ from qdist.backends.in_tile import (
     permutation_source,
 )
 from qdist.backends.index_map import index_map
-from qdist.backends.pairs import Pairs
+from qdist.backends.pairs import Form, Pairs
 from qdist.circuit import AffineMap
 from qdist.native import kernels
 from qdist.plan.fuse import Block
@@ -122,7 +122,7 @@ class CpuExecutor(Executor):
         self._native.run_back_batch(kets, bras, angles, shifts, gradients)
 
 
-def _pairs(blocks: Sequence[Block], affine: AffineMap) -> dict[int, tuple[bool, NDArray[np.float64]]]:
+def _pairs(blocks: Sequence[Block], affine: AffineMap) -> dict[int, tuple[Form, NDArray[np.float64]]]:
     """What becomes of the two-qubit matrices that no parameter changes (``Pairs.numbers``), by the number of the block.
     Real ones cost less as they are."""
     pairs, numbers = Pairs(), []
@@ -139,10 +139,10 @@ def _pairs(blocks: Sequence[Block], affine: AffineMap) -> dict[int, tuple[bool, 
     return dict(zip(numbers, pairs.numbers()))
 
 
-def _pair(native: _Native, bit: _Bits, block: Block, is_pair: bool, numbers: NDArray[np.float64]) -> None:
+def _pair(native: _Native, bit: _Bits, block: Block, form: Form, numbers: NDArray[np.float64]) -> None:
     targets = dense_targets(block)
     bits = [bit[q] for q in targets]
-    if is_pair:
+    if form == Form.PAIR:
         native.pair(bits, numbers[:15].tolist())
     else:
         native.dense(bits, 0, 0, 0, 0, [(0, [], [0, 1], numbers.view(np.complex128).tolist())])

@@ -19,9 +19,9 @@ __all__ = ["kernel", "stage_kernel", "sum_kernel"]
 
 
 @cache
-def stage_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
+def stage_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool, exchanges: bool) -> Any:
     """The tile kernel for amplitudes stored in this dtype, on the current device."""
-    function = _stage_module(stored, shape, device, rare, long).get_function("run_stage")
+    function = _stage_module(stored, shape, device, rare, long, exchanges).get_function("run_stage")
     function.max_dynamic_shared_size_bytes = shape.shared_bytes
     return function
 
@@ -29,12 +29,12 @@ def stage_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: 
 @cache
 def sum_kernel(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
     """The kernel that adds up what the blocks of the adjoint sweep have summed, on the current device."""
-    return _stage_module(stored, shape, device, rare, long).get_function("add_partial")
+    return _stage_module(stored, shape, device, rare, long, False).get_function("add_partial")
 
 
 @cache
-def _stage_module(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool) -> Any:
-    return _loaded(stage_source(stored, shape, rare, long), device)
+def _stage_module(stored: np.dtype, shape: Shape, device: int, rare: bool, long: bool, exchanges: bool) -> Any:
+    return _loaded(stage_source(stored, shape, rare, long, exchanges), device)
 
 
 @cache

@@ -66,6 +66,7 @@ class CudaExecutor(Executor):
         self._sweep_is_bound = False
         self._graphs = Graphs()
         self._is_tiled = len(tiled) == len(stages)
+        self._only_moves = [stage.only_moves for stage, _ in stages]
 
     @property
     def num_stages(self) -> int:
@@ -193,8 +194,10 @@ class CudaExecutor(Executor):
     def _launch(
         self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None
     ) -> None:
-        for step in self._steps:
-            if isinstance(step, WideGate):
+        for step, only_moves in zip(self._steps, self._only_moves):
+            if only_moves and not support:
+                pass  # Of a state in which the first amplitude alone is not 0 nothing moves.
+            elif isinstance(step, WideGate):
                 for row in states.reshape(rows, -1):
                     step.run(row, offset)
                 support = (1 << self._num_bits) - 1

@@ -124,7 +124,8 @@ class Launcher:
         kernel = self._kernels.get(number)
         if kernel is None:
             stage = self.tables.stages[number]
-            kernel = stage_kernel(self.dtype, self.tables.shape, self.device, stage.rare, stage.long)
+            variant = stage.rare, stage.long, self.tables.exchanges
+            kernel = stage_kernel(self.dtype, self.tables.shape, self.device, *variant)
             self._kernels[number] = kernel
         taken = (self._record(number, states, offset, live), *more)
         kernel(grid, (self.threads(number),), taken, shared_mem=shared_bytes)

@@ -16,6 +16,7 @@ from qdist.backends.cuda.lowering.phases import phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, larger_shapes, shape_of
+from qdist.plan.cost import block_flops
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
@@ -27,7 +28,26 @@ _ROW_BYTES = 128
 """Rows that memory is read in at its full speed; half as long ones take twice the time."""
 
 _PHASES_A_SWEEP = 3.0
-"""Phases that take as long as memory does: a stage takes as long as the slower of both (benchmarks/gpu_notes.md)."""
+"""Phases of the adjoint sweep that take as long as memory does: a stage takes as long as the slower of both
+(benchmarks/gpu_notes.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What a stage of the forward run takes, in units of reading and writing the state: to do so beside all else, each
+    phase, each multiplication an amplitude of its matrices, each block of phases; and how much more where tiles have so
+    many bits more than the smallest."""
+
+    memory: float
+    phase: float
+    product: float
+    diagonal: float
+    larger: tuple[float, ...]
+
+
+_COSTS = {8: _Costs(0.44, 0.14, 0.0093, 0.116, (1.0, 1.02, 1.07)), 16: _Costs(0.65, 0.116, 0.0063, 0.122, (1.0, 1.07))}
+"""By bytes of an amplitude in the arithmetic. Fitted to 95 plans for seven circuits of 28 and 30 qubits on an H200, of
+which they tell the times to 5 % and 3 % (benchmarks/gpu_notes.md)."""
 
 _FEWEST_BITS_TO_CHOOSE = 23
 """Of shards for which several shapes are tried: smaller ones fit caches, where a sweep costs little."""
@@ -71,7 +91,12 @@ class CudaTarget(Target):
         if stage.is_wide:
             return memory
         if self.shape.states == 1:
-            return max(memory, len(phases(list(stage.close), list(blocks), self.shape).phases) / _PHASES_A_SWEEP)
+            count = len(phases(list(stage.close), list(blocks), self.shape).phases)
+            diagonals = sum(block.kind in ("diagonal", "table") for block in blocks)
+            products = sum(map(_products, blocks))
+            costs, more = _COSTS[self.shape.itemsize], self.shape.tile - shape_of(self.shape.dtype).tile
+            work = costs.memory * memory + costs.phase * count + costs.diagonal * diagonals + costs.product * products
+            return max(memory, costs.larger[min(max(0, more), len(costs.larger) - 1)] * work)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
         count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
         usual = back_shape_of(self.shape.dtype)
@@ -113,10 +138,23 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
         *(shape.tile, shape.contiguous, shape.registers, shape.widest),
         parities=PARITIES,
         joins_phases=True,
+        moves_qubits=shape.states == 1,
         one_row=_ONE_ROW,
         row_roundings=_ROW_ROUNDINGS,
         shape=shape,
     )
+
+
+def _products(block: Block) -> float:
+    """Multiplications an amplitude of a block that is no diagonal: of matrices on two qubits those of a pair
+    (backends/pairs.py) or of a lean matrix (lowering/lean.py)."""
+    if block.kind in ("diagonal", "table"):
+        return 0.0
+    if block.keeps_parity:
+        return 5.5
+    if block.is_plain_dense and block.mixes.bit_count() == 2:
+        return 10.5
+    return block_flops(block) / 2
 
 
 def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:

@@ -14,7 +14,7 @@ from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage, schedule, wide_stage
 from qdist.plan.stages.target import Target
 
-__all__ = ["Tiles", "divided", "staged", "sweeps_of"]
+__all__ = ["Tiles", "divided", "shares_of", "staged", "sweeps_of"]
 
 Tiles = tuple[Stage, list[Block]]
 
@@ -57,14 +57,22 @@ def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: i
 
     support: nonzero-support mask before the first stage: amplitudes whose index has a 1 outside of it are zero.
     """
-    total = 0.0
+    stages = list(stages)
+    shares = shares_of((stage for stage, _ in stages), num_bits, support)
+    return sum(share * target.sweep_cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
+
+
+def shares_of(stages: Iterable[Stage], num_bits: int, support: int) -> list[float]:
+    """The part of the shard that each stage reads and writes: of |0...0> none, where qubits only change places."""
+    found = []
     support &= (1 << num_bits) - 1
-    for stage, blocks in stages:
-        inside = sum(1 << p for p in stage.close)
-        share = 2.0 ** ((support | inside).bit_count() - num_bits)
-        total += share * target.sweep_cost(num_bits, stage, blocks)
-        support |= inside
-    return total
+    for stage in stages:
+        if not support and stage.only_moves:
+            found.append(0.0)
+            continue
+        support |= sum(1 << p for p in stage.close)
+        found.append(2.0 ** (support.bit_count() - num_bits))
+    return found
 
 
 def _with_room(stage: Stage, blocks: list[Block], num_bits: int, target: Target) -> Iterator[Tiles]:

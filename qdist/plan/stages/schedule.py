@@ -15,7 +15,7 @@ from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 
-__all__ = ["Stage", "schedule", "wide_stage"]
+__all__ = ["Stage", "schedule", "weight_of", "wide_stage"]
 
 
 @dataclass(slots=True)
@@ -31,6 +31,11 @@ class Stage:
     def is_wide(self) -> bool:
         """Whether it is one gate that mixes more than a tile holds and runs by itself, on the whole shard."""
         return self.level.name == _MEMORY
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether qubits change places and nothing else happens, which leaves |0...0> as it is."""
+        return all(o.kind == "swap" for o in self.operations)
 
 
 _MEMORY = "memory"
@@ -57,7 +62,7 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
         np.array([o.mixes for o in operations], np.uint64),
         np.array([o.x_like for o in operations], np.uint64),
         np.array([o.z_like for o in operations], np.uint64),
-        np.array([_weight(o) for o in operations]),
+        np.array([weight_of(o) for o in operations]),
         num_qubits,
         min(level.close, num_qubits),
         forced,
@@ -70,7 +75,7 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
     return stages
 
 
-def _weight(operation: Operation) -> float:
+def weight_of(operation: Operation) -> float:
     """Its weight in the choice of close qubits: about its cost; little for a diagonal, which needs no close qubit."""
     if not operation.mixes:
         return 0.01

@@ -43,6 +43,8 @@ class Target:
     """Whether matrices of one qubit run as rotations between phases where these join others (plan/euler.py)."""
     joins_phases: bool = False
     """Whether phases of the qubits of a two-qubit matrix become part of it."""
+    moves_qubits: bool = False
+    """Whether stages may leave qubits at other positions of their tiles at little cost (plan/stages/moving.py)."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 

@@ -214,8 +214,10 @@ class Interpreter:
             matrix = matrix if self.tables.shape.states == 1 else matrix.T
             amplitudes[:, places] = np.einsum("ij,tjk->tik", matrix, amplitudes[:, places])
             return
-        if name == "pair":
-            self._pair(self.reals[data : data + 16], which, amplitudes)
+        if name in ("pair", "exchange"):
+            matrix = (pair_matrix if name == "pair" else exchange_matrix)(self.reals[data : data + 16])
+            mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << self._first_of(which))
+            amplitudes[:] = np.einsum("ij,tajb->taib", matrix, mixed).reshape(amplitudes.shape)
             return
         low = self._first_of(which)
         bits = [which] if name.endswith("1") else [low, low + 1]
@@ -259,10 +261,6 @@ class Interpreter:
         """The first register bit of a pair: the last one of them all is that of the last two bits."""
         return 2 * pair if pair < 2 else self.tables.shape.registers - 2
 
-    def _pair(self, numbers: np.ndarray, which: int, amplitudes: np.ndarray) -> None:
-        mixed = amplitudes.reshape(len(amplitudes), -1, 4, 1 << self._first_of(which))
-        amplitudes[:] = np.einsum("ij,tajb->taib", pair_matrix(numbers), mixed).reshape(amplitudes.shape)
-
     def _looked_up(self, at: int, thread: np.ndarray, where: int) -> np.ndarray:
         lists = self.arrays["lists"]
         data, at = int(lists[at]), at + 1
@@ -285,6 +283,15 @@ def pair_matrix(numbers: np.ndarray) -> np.ndarray:
     before = 1 + 1j * np.array([0, 0, numbers[3], numbers[2]])
     after = 1 + 1j * np.array([0, numbers[13], numbers[14], numbers[12]])
     return after[:, None] * core * before @ np.kron(high, low)
+
+
+def exchange_matrix(numbers: np.ndarray) -> np.ndarray:
+    """The matrix that the kernel's numbers of an exchange stand for."""
+    low, high = (np.array([[1, -t], [t, 1]]) for t in numbers[:2])
+    core = np.zeros((4, 4), complex)
+    core[0, 0] = numbers[2]
+    core[[1, 2, 3], [2, 1, 3]] = np.ascontiguousarray(numbers[4:10]).view(np.result_type(numbers.dtype, np.complex64))
+    return core @ np.kron(high, low)
 
 
 def lean_matrix(numbers: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, ti
 from qdist.backends.cuda.target import cuda_target, target_of
 from qdist.plan.fuse import Block
 from qdist.plan.planner import make_plan
-from qdist.plan.stages.backward import backward
+from qdist.plan.stages.backward import Backward, backward
 from qdist.plan.stages.division import staged, sweeps_of
 from qdist.plan.stages.schedule import Stage
 from qdist.state import reference
@@ -76,8 +76,9 @@ def test_orders_of_other_tiles_are_tried_for_large_states() -> None:
     plan = make_plan(circuit, kind, target=cuda_target(kind), gradients=True)
     (segment,) = plan.segments
     chosen = plan.backward(segment, 0)
-    operations = [o for _, blocks in segment.stages for b in blocks for o in b.operations]
-    once = [sweeps_of(t, staged(operations, n, t), n, 0) for t in plan.target.backward()]
+    undone = segment.still or Backward(plan.target, segment.stages)
+    operations = [o for _, blocks in undone.stages for b in blocks for o in b.operations]
+    once = [sweeps_of(t, staged(operations, n, t), n, 0) for t in undone.target.backward()]
     assert sweeps_of(chosen.target, chosen.stages, n, 0) < 0.97 * min(once)
     found = [o for _, blocks in chosen.stages for b in blocks for o in b.operations]
     assert sorted(o.slots for o in found) == sorted(o.slots for o in operations)

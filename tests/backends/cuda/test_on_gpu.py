@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_tables import odd_gates
+from test_tables import exchanging, odd_gates
 
 import qdist as qd
 from qdist.backends.cuda import kernels as cuda_kernels
@@ -302,6 +302,15 @@ def test_what_cannot_be_is_said() -> None:
 def test_kernels_are_compiled_once() -> None:
     wanted = "measure", "inner", np.dtype("complex64"), 0
     assert kernel(*wanted) is kernel(*wanted)
+
+
+@both
+def test_qubits_that_change_places_between_stages(dtype: str) -> None:
+    """From |0...0>, where nothing moves before the first gate, and from a state where all of it does."""
+    circuit = exchanging(23, 0)
+    program = qd.Program(circuit, dtype=dtype, device="cuda")
+    assert program.plan.moves_qubits
+    check(circuit, dtype)
 
 
 @pytest.mark.large

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from interpreter import pair_matrix
+from interpreter import exchange_matrix, pair_matrix
 
 import qdist as qd
 from qdist.backends.cartan import cartan, zyz
 from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import shape_of, tile_level
-from qdist.backends.pairs import Pairs
+from qdist.backends.pairs import Form, Pairs
 from qdist.plan.planner import make_plan
 
 su = qd.library.random_circuits.random_su
@@ -63,11 +63,11 @@ def applied(ket: np.ndarray, qubits: tuple[int, int], matrix: np.ndarray) -> np.
     return np.moveaxis((matrix @ front.reshape(4, -1)).reshape(front.shape), [0, 1], axes).ravel()
 
 
-def as_matrix(is_pair: bool, numbers: np.ndarray) -> np.ndarray:
-    if not is_pair:
+def as_matrix(form: Form, numbers: np.ndarray) -> np.ndarray:
+    if form == Form.WHOLE:
         return numbers.view(complex).reshape(4, 4)
     assert np.abs(numbers[:2]).max() <= 1 + 1e-12
-    return pair_matrix(numbers)
+    return pair_matrix(numbers) if form == Form.PAIR else exchange_matrix(numbers)
 
 
 def test_pairs_do_together_what_the_matrices_do() -> None:
@@ -120,6 +120,56 @@ def test_a_matrix_that_is_not_quite_unitary_is_left_as_it_is() -> None:
     assert [is_pair for is_pair, _ in numbers] == [False, False, True, False]
     got = np.linalg.multi_dot([as_matrix(*own) for own in numbers[::-1]])
     np.testing.assert_allclose(got, np.linalg.multi_dot(given[::-1]), atol=1e-14)
+
+
+def exchanging(seed: int) -> np.ndarray:
+    """A Swap with phases, between matrices on its qubits: of the class of iSwap."""
+    phases = np.exp(1j * np.random.default_rng(seed).normal(size=4))
+    local = [np.kron(su(2, seed=9 * seed + k), su(2, seed=9 * seed + k + 1)) for k in (1, 3)]
+    return local[0] @ np.diag(phases)[[0, 2, 1, 3]] @ local[1]
+
+
+def test_exchanges_do_together_with_pairs_what_the_matrices_do() -> None:
+    """Flips that rotations leave behind go out on the other qubit."""
+    rng = np.random.default_rng(6)
+    named = [qd.circuit.GATES["iswap"].matrix(), qd.circuit.GATES["swap"].matrix()]
+    named.append(qd.circuit.GATES["fsim"].matrix(np.pi / 2, np.pi / 6))
+    given = [exchanging(k) for k in range(40)] + [su(4, seed=k) for k in range(10)]
+    given += [m @ np.kron(su(2, seed=k), su(2, seed=k + 50)) for k, m in enumerate(4 * named)] + named
+    ket = rng.normal(size=16) + 1j * rng.normal(size=16)
+    want, pairs, places = ket, Pairs(), []
+    for k in rng.permutation(len(given)):
+        places.append(tuple(rng.permutation(4)[:2].tolist()))
+        pairs.add(places[-1], given[k].astype(complex))
+        want = applied(want, places[-1], given[k])
+    for exchanges, of_them in ((True, 45), (False, 0)):
+        numbers, got = pairs.numbers(exchanges), ket
+        assert sum(form == Form.EXCHANGE for form, _ in numbers) >= of_them
+        assert sum(form == Form.WHOLE for form, _ in numbers) < 10
+        for qubits, own in zip(places, numbers):
+            got = applied(got, qubits, as_matrix(*own))
+        np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_what_is_handed_on_follows_qubits_that_change_places() -> None:
+    """The qubits of three positions move on; matrices find the ones before them where their qubits were."""
+    given = [exchanging(k) if k % 2 else su(4, seed=k) for k in range(12)]
+    # As it is, and with qubits at other positions after the sixth.
+    at = [2, 0, 1, 3]
+    numbers = []
+    for moves in (False, True):
+        pairs, order = Pairs(), np.random.default_rng(9)
+        for k, matrix in enumerate(given):
+            if moves and k == 6:
+                pairs.move({at[q]: q for q in range(3)})
+            qubits = order.permutation(4)[:2].tolist()
+            first, second = [at[q] for q in qubits] if moves and k >= 6 else qubits
+            pairs.add((first, second), matrix)
+        numbers.append(pairs.numbers(exchanges=True))
+    assert sum(form != Form.WHOLE for form, _ in numbers[0]) >= 6
+    for still, moved in zip(*numbers):
+        assert still[0] == moved[0]
+        np.testing.assert_array_equal(still[1], moved[1])
 
 
 def test_most_matrices_of_a_volume_are_pairs() -> None:

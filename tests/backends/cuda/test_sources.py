@@ -36,7 +36,8 @@ def others(*cases: tuple) -> list:
 
 def test_all_that_programs_can_ask_for_is_free_of_mistakes(nvrtc: Nvrtc) -> None:
     texts = list(all_texts())
-    assert len(set(texts)) == 2 * len(MODULES) + 3 * 2 * 4  # Three pairs of dtypes, forward and back, rare, long.
+    # Three pairs of dtypes, forward (with exchanges or not) and back, rare, long.
+    assert len(set(texts)) == 2 * len(MODULES) + 3 * (2 + 1) * 4
     for number, (code, options) in enumerate(texts):
         nvrtc.ptx(code, (*options, f"-arch=compute_{(80, 90)[number % 2]}", READ))
     # It would tell, inside of a template as well.
@@ -58,7 +59,9 @@ def test_all_that_programs_can_ask_for_is_free_of_mistakes(nvrtc: Nvrtc) -> None
 def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, long: bool, rare: bool) -> None:
     kind = np.dtype(dtype)
     shape = shape_of(kind)
-    code, options = stage_source(kind, shape, rare, long)
+    # One of them with exchanges, whose numbers are arguments as well.
+    exchanges = dtype == "complex64" and long and not rare
+    code, options = stage_source(kind, shape, rare, long, exchanges)
     text = nvrtc.ptx(code, (*options, f"-arch=compute_{generation}"))
     assert ".entry run_stage(" in text
     # A thread's amplitudes stay in registers: an array that is indexed by a variable would be local memory.
@@ -82,7 +85,7 @@ def test_the_tile_kernel(nvrtc: Nvrtc, dtype: str, generation: str, long: bool, 
     assert not re.search(r"ld\.global\.(?!nc)", text)
     # 4x4 matrices are read as arguments: the numbers of a pair and of a matrix, on each pair of register bits.
     pairs = 3 if shape.pairs_up else 2
-    assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32) // 4
+    assert len(re.findall(r"ld\.param\.(v\d\.)?f\d+", text)) >= pairs * (15 + 32 + 9 * exchanges) // 4
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The GPU's tables, interpreted in NumPy, against the dense reference: no GPU needed."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from interpreter import Interpreter
 from strategies import circuits
 
 import qdist as qd
-from qdist.backends.cuda.lowering.tables import Tables
+from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from qdist.circuit.gate import Gate
+from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
+from qdist.plan.stages.moving import staged_moving
 from qdist.state import reference
 
 N = 7
@@ -41,6 +44,41 @@ def check(circuit: qd.Circuit, dtype: str, shape: Shape | None = None, params: o
     for tables in tables_of(circuit, dtype, shape or SMALL[dtype]):
         Interpreter(tables, angles).run(got)
     np.testing.assert_allclose(got, reference.state(circuit, params, initial=start), atol=TOLERANCE[dtype])
+
+
+def exchanging(n: int, seed: int) -> qd.Circuit:
+    """Layers of matrices on one qubit and fSim that exchanges, on random qubits, with other gates in between."""
+    rng = np.random.default_rng(seed)
+    circuit = qd.Circuit(n)
+    for layer in range(6):
+        for q in range(n):
+            circuit.unitary(qd.library.random_circuits.random_su(2, seed=100 * layer + q), [q])
+        for a, b in rng.permutation(n)[: n // 2 * 2].reshape(-1, 2).tolist():
+            circuit.fsim(np.pi / 2, 0.3, a, b)
+        if seed % 2:
+            a, b = rng.permutation(n)[:2].tolist()
+            circuit.cx(a, b).rzz(0.3, b, a).swap(a, b)
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("seed", range(4))
+def test_qubits_change_places_between_stages(seed: int, dtype: str) -> None:
+    n, kind, shape = 9, np.dtype(dtype), replace(SMALL[dtype], contiguous=2, tile=5)
+    circuit, target = exchanging(n, seed), target_of(kind, shape)
+    angles = circuit.affine()(np.zeros(0))
+    stages = staged_moving(list(operations(circuit)), n, target, 0)
+    assert stages is not None
+    tables = Tables(n, kind, stages, shape, pairs=True, fixed=angles)
+    # Parts of matrices are handed on to others where qubits have moved.
+    names = [name for name, kind in OPS.items() for op in tables.arrays()["ops"]["kind"] if op & ~7 == kind]
+    assert seed % 2 or "exchange" in names
+    rng = np.random.default_rng(seed)
+    start = rng.normal(size=1 << n) + 1j * rng.normal(size=1 << n)
+    start /= np.linalg.norm(start)
+    got = start.copy()
+    Interpreter(tables, angles).run(got)
+    np.testing.assert_allclose(got, reference.state(circuit, None, initial=start), atol=TOLERANCE[dtype])
 
 
 def angles(gate: Gate) -> list[float]:

@@ -23,13 +23,13 @@ Text = tuple[str, tuple[str, ...]]
 """A source with all that it includes, and the compiler's options."""
 
 
-def stage_source(stored: np.dtype, shape: Shape, rare: bool, long: bool) -> Text:
+def stage_source(stored: np.dtype, shape: Shape, rare: bool, long: bool, exchanges: bool = False) -> Text:
     """The tile kernel's source and the compiler's options. For two states it is that of the adjoint sweep. stored: of
     the amplitudes in memory. rare: with what few circuits need (tables.py says what that is). long: with norms that are
-    kept (norm.cuh)."""
+    kept (norm.cuh). exchanges: with matrices that exchange amplitudes (backends/pairs.py)."""
     name = "forward" if shape.states == 1 else "backward"
     defined = {"REGISTER_BITS": shape.registers, "STATES": shape.states, "RARE": int(rare), "KEEP_NORM": int(long)}
-    defined["WIDENED"] = int(stored != shape.dtype)
+    defined |= {"WIDENED": int(stored != shape.dtype), "EXCHANGES": int(exchanges)}
     sizes = (f"-D{name}={value}" for name, value in defined.items())
     return expanded(f"{name}.cu"), (*_options(shape.dtype), *sizes, f"--maxrregcount={shape.registers_per_thread}")
 
@@ -48,8 +48,9 @@ def all_texts() -> Iterator[Text]:
     for (stored, computed), of in product(
         ((single, single), (double, double), (single, double)), (shape_of, back_shape_of)
     ):
-        for rare, long in product((False, True), repeat=2):
-            yield stage_source(stored, of(computed), rare, long)
+        exchanges = (False, True) if of is shape_of else (False,)
+        for rare, long, some in product((False, True), (False, True), exchanges):
+            yield stage_source(stored, of(computed), rare, long, some)
 
 
 def expanded(name: str) -> str:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.records import FOURS
 from qdist.backends.in_tile import dense_targets
+from qdist.backends.pairs import Form
 from qdist.plan.fuse import Block
 
 __all__ = ["FourPlaces", "flags_of", "is_alone", "slots_of"]
 
+_FLAGS = {Form.PAIR: 1, Form.WHOLE: 8, Form.EXCHANGE: 64}
 _NUMBERS = 32
 """Of a 4x4 matrix; pairs have fewer (backends/pairs.py)."""
 
@@ -36,9 +38,9 @@ def slots_of(phase: int, ops: Sequence[tuple[int, int]]) -> list[tuple[int, int]
     return [(2 * phase + (pair > 0), at) for pair, at in ops]
 
 
-def flags_of(ops: Sequence[tuple[int, bool]]) -> int:
-    """What the kernel is told of a phase, given (the pair of register bits, whether it became a pair) of each."""
-    return sum((1 if is_pair else 8) << pair for pair, is_pair in ops)
+def flags_of(ops: Sequence[tuple[int, Form]]) -> int:
+    """What the kernel is told of a phase, given (the pair of register bits, what became of the matrix) of each."""
+    return sum(_FLAGS[form] << pair for pair, form in ops)
 
 
 @cache

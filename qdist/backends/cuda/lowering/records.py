@@ -57,7 +57,7 @@ __all__ = [
 _OP_NAMES = ("real1", "dense1", "dense2", "controlled1", "controlled2", "phases", "cross", "turn", "lookup")
 SUM_NAMES = ("transition1", "transition2", "weigh", "core_transition")
 """Operations that are sums over a ket and a bra, which change nothing (back_tables.py)."""
-_MORE_NAMES = ("pair", "imag1", "core", "turned", "lean", "patterned")
+_MORE_NAMES = ("pair", "imag1", "core", "turned", "lean", "patterned", "exchange")
 OPS = {name: 8 * k for k, name in enumerate((*_OP_NAMES, *SUM_NAMES, *_MORE_NAMES))}
 """Kinds of operations; the register bit (or pair of bits) is added where there is one. "patterned" and 1 is the sum of
 such rotations alone."""

@@ -31,7 +31,7 @@ from qdist.backends.in_tile import (
     permutation_source,
 )
 from qdist.backends.index_map import IndexMap
-from qdist.backends.pairs import Pairs
+from qdist.backends.pairs import Form, Pairs
 from qdist.circuit.gate import FORMULAS
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
@@ -49,6 +49,7 @@ GENERAL = 7
 COMMON_OPS = {OPS[name] for name in OPS if name not in ("controlled1", "lookup", "turned", "patterned")}
 COMMON_MODES = {MODES["shared"]}
 
+_FORMS = {Form.WHOLE: OPS["dense2"], Form.PAIR: OPS["pair"], Form.EXCHANGE: OPS["exchange"]}
 LONG = 64
 """Operations of a stage in complex64 after which the norm is worth keeping: measuring and restoring it cost about as
 much as two. What reads the tile otherwise than place by place costs as much as four."""
@@ -127,6 +128,7 @@ class Tables:
         ] = []  # Phases with 4x4 matrices alone, their first operation and the end.
         self.stages = [self._stage(stage, blocks) for stage, blocks in stages]
         self._fill_pairs()
+        self.exchanges = any(kind & ~7 == OPS["exchange"] for kind, *_ in self._ops)
         self._make_lean()
         self.binding.freeze()
 
@@ -155,18 +157,17 @@ class Tables:
         first_number = self.binding.size
         positions = close + list(range(self.num_bits, tile.size))
         identity = IndexMap.identity(tile.size)
-        if self._pairs and tile.load != identity:
-            self._pairs.touch(-1)
+        self._change_pairs(tile.load, close)
         fours: list[tuple[int, int]] = []
         for number, phase in enumerate(tile.phases):
-            alone = self.shape.states == 1 and number < self.shape.four_phases and is_alone(phase.blocks)
+            passed = number < self.shape.four_phases
+            alone = self.shape.states == 1 and (passed or self.shape.lists_pairs) and is_alone(phase.blocks)
             op = len(self._ops)
             self._phase(tile, phase, first_op, first_coefficient, alone)
-            if alone:
+            if alone and passed:
                 self._alone.append((first_phase + number, op, len(self._ops)))
                 fours += slots_of(number, [(kind & 7, at) for kind, at, *_ in self._ops[op:]])
-        if self._pairs and tile.store != identity:
-            self._pairs.touch(-1)
+        self._change_pairs(tile.store.inverse(), close)
         places = sum(len(p) for p in self._places)
         load = self._outer(tile.phases[0], tile.load, positions)
         store = self._outer(tile.phases[-1], tile.store, positions)
@@ -192,6 +193,16 @@ class Tables:
             self._rounds and self._work(first_phase, first_op) >= LONG,
         )
 
+    def _change_pairs(self, source: IndexMap, positions: list[int]) -> None:
+        """An index changes between matrices that may hand parts of them on. positions: of the tile's bits."""
+        if self._pairs is None or source == IndexMap.identity(len(source.columns)):
+            return
+        moves = source.moves()
+        if moves is None:
+            self._pairs.touch(-1)
+        else:
+            self._pairs.move({to: positions[k] for to, k in zip(positions, moves)})
+
     def _work(self, first_phase: int, first_op: int) -> int:
         """How many operations change amplitudes, from these on."""
         entries = sum(mode not in (MODES["shared"], MODES["permute"]) for mode, *_ in self._phases[first_phase:])
@@ -201,13 +212,13 @@ class Tables:
     def _fill_pairs(self) -> None:
         """Fills in the constant matrices on two bits, some of which become another kind of operation, and tells the
         kernel of phases that have such alone."""
-        for number, (is_pair, numbers) in zip(self._pair_ops, self._pairs.numbers() if self._pairs else []):
+        for number, (form, numbers) in zip(self._pair_ops, self._pairs.numbers(exchanges=True) if self._pairs else []):
             kind, at, *rest = self._ops[number]
             self.binding.constants(at, numbers)
-            if is_pair:
-                self._ops[number] = (kind - OPS["dense2"] + OPS["pair"], at, *rest)
+            self._ops[number] = (kind - OPS["dense2"] + _FORMS[form], at, *rest)
+        forms = {kind: form for form, kind in _FORMS.items()}
         for place, first, end in self._alone:
-            kinds = [(kind & 7, kind & ~7 == OPS["pair"]) for kind, *_ in self._ops[first:end]]
+            kinds = [(kind & 7, forms[kind & ~7]) for kind, *_ in self._ops[first:end]]
             self._phases[place] = (*self._phases[place][:-1], flags_of(kinds))
 
     def _make_lean(self) -> None:
@@ -259,8 +270,10 @@ class Tables:
             mode, special = MODES[name], len(self._lists)
             getattr(self, name)(tile, phase, phase.entry)
         first_op = len(self._ops)
-        if self._pairs and (phase.entry is not None or phase.source is not None):
+        if self._pairs and phase.entry is not None:
             self._pairs.touch(-1)
+        elif phase.source is not None:
+            self._change_pairs(phase.source, list(tile.bit))
         for block in phase.blocks:
             if self._pairs and not (alone and self._is_constant(block)):
                 self._pairs.touch(block.all)

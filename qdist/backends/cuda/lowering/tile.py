@@ -78,6 +78,12 @@ class Shape:
         return FOURS_BYTES // (2 * 16 * self.itemsize)
 
     @property
+    def lists_pairs(self) -> bool:
+        """Whether the kernel takes pairs and exchanges (backends/pairs.py) from shared memory too: arguments have room
+        for fewer matrices in double precision, which are not the limit there."""
+        return self.itemsize == 16
+
+    @property
     def pairs_up(self) -> bool:
         """Whether an access to shared memory, of 16 bytes, takes two amplitudes of one state, whose indices differ
         in bit 0. That is then the last of the register bits in every phase."""

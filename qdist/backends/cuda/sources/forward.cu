@@ -4,8 +4,9 @@
 
 // Flags of a phase. OTHERWISE: reading the tile changes indices by far bits or performs an operation. APART: adjacent places are not
 // read by one access of 16 bytes. LISTED: its operations are in the list. Else it has 4x4 matrices alone, one a pair of register
-// bits at most, passed as kernel arguments (constant bank): PAIRED and WHOLE, shifted by the number of the pair, tell of which kind.
-enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256 };
+// bits at most, passed as kernel arguments (constant bank): PAIRED, WHOLE and EXCHANGED, shifted by the number of the pair, tell of
+// which kind.
+enum { OTHERWISE = 1, EXCLUSIVE = 2, LISTED = 4, TURNS = 8, APART = 16, PAIRED = 32, WHOLE = 256, EXCHANGED = 2048 };
 
 __device__ __forceinline__ int2 head_of(Table<Phase> phases, int p, int with_launch) {
     const int first_op = p > 0 ? phases.at(p - 1, &Phase::end_op) : 0, end_op = phases.at(p, &Phase::end_op), fours = phases.at(p, &Phase::fours);
@@ -157,14 +158,26 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
                     pair<0>(a, fours.of[2 * p]);
                 else if (head.x & WHOLE)
                     dense2<0, false>(a, Operands{fours.of[2 * p]}, 0);
+#if EXCHANGES
+                else if (head.x & EXCHANGED)
+                    exchange<0>(a, fours.of[2 * p]);
+#endif
                 if (head.x & PAIRED << 1)
                     pair<1>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 1)
                     dense2<1, false>(a, Operands{fours.of[2 * p + 1]}, 0);
+#if EXCHANGES
+                else if (head.x & EXCHANGED << 1)
+                    exchange<1>(a, fours.of[2 * p + 1]);
+#endif
                 if (head.x & PAIRED << 2)
                     pair<2>(a, fours.of[2 * p + 1]);
                 else if (head.x & WHOLE << 2)
                     dense2<2, false>(a, Operands{fours.of[2 * p + 1]}, 0);
+#if EXCHANGES
+                else if (head.x & EXCHANGED << 2)
+                    exchange<2>(a, fours.of[2 * p + 1]);
+#endif
                 o = head.y;
             }
 #if KEEP_NORM

@@ -253,6 +253,19 @@ __device__ __forceinline__ void run_ops(States& a, int end_op, bool turns, int& 
             }
             continue;
         }
+#if STATES == 1
+        if constexpr (sizeof(Real) == 8) {
+            // Of phases whose matrices find no room among a kernel's arguments.
+            switch (kind) {
+                case PAIR: pair<0>(a, reinterpret_cast<const Complex*>(data)); continue;
+                case PAIR + 1: pair<1>(a, reinterpret_cast<const Complex*>(data)); continue;
+#if EXCHANGES
+                case EXCHANGE: exchange<0>(a, reinterpret_cast<const Complex*>(data)); continue;
+                case EXCHANGE + 1: exchange<1>(a, reinterpret_cast<const Complex*>(data)); continue;
+#endif
+            }
+        }
+#endif
         if (kind == TURN || (kind >= CROSS && kind < CROSS + 8)) {
             Turn sum = 0;
 #pragma unroll 1

@@ -284,6 +284,32 @@ __device__ __forceinline__ void pair(States& states, const Complex* n) {
     if constexpr (is_pair(P)) pair<P>(states, four(0), four(1), four(2), four(3));
 }
 
+// A real rotation of each bit, then 01 and 10 change places, each amplitude with a factor (backends/pairs.py).
+template <int P>
+__device__ __forceinline__ void exchange(States& states, const Complex* n) {
+    if constexpr (is_pair(P)) {
+        constexpr int low = 1 << first_of(P), high = 2 * low;
+        const Complex tangents = n[0];
+        const Real scale = n[1].x;
+#pragma unroll
+        for (Complex* a : states)
+#pragma unroll
+            for (int k = 0; k < N; ++k)
+                if (!(k & (low | high))) {
+                    Complex *b = a + k;
+                    lean(tangents.x, b[0], b[low]);
+                    lean(tangents.x, b[high], b[high + low]);
+                    lean(tangents.y, b[0], b[high]);
+                    lean(tangents.y, b[low], b[high + low]);
+                    b[0] = {scale * b[0].x, scale * b[0].y};
+                    const Complex other = times(n[2], b[high]);
+                    b[high] = times(n[3], b[low]);
+                    b[low] = other;
+                    multiply(n[4], b[high + low]);
+                }
+    }
+}
+
 // Multiplies the amplitudes whose register bit B is 1.
 template <int B>
 __device__ __forceinline__ void turn1(States& states, Complex factor) {

@@ -1,7 +1,8 @@
 // A thread's share of a tile: its registers, and how they lie in shared memory.
 //
 // Compiled with REGISTER_BITS, STATES (1, or 2 for a ket and a bra), RARE (whether what few circuits need is part of it; without,
-// it compiles in half the time) and KEEP_NORM (norm.cuh) defined, beside what types.cuh needs.
+// it compiles in half the time), KEEP_NORM (norm.cuh) and EXCHANGES (whether matrices that exchange amplitudes, ops.cuh, are part of
+// it: others are up to 4 % slower beside them) defined, beside what types.cuh needs.
 #pragma once
 
 #include "records.cuh"
@@ -11,6 +12,7 @@
 #define STATES 2
 #define RARE 1
 #define KEEP_NORM 1
+#define EXCHANGES 1
 #endif
 
 constexpr int R = REGISTER_BITS;

@@ -4,6 +4,7 @@
 #include "bind/arrays.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
+#include "search/moving.hpp"
 #include "search/narrow.hpp"
 #include "search/schedule.hpp"
 
@@ -53,18 +54,39 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
     return {best->sets(), best->when(), work};
 }
 
-std::vector<std::pair<Mask, std::vector<int>>> schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight,
-                                                        int num_qubits, int close, Mask forced) {
+using StageList = std::vector<std::pair<Mask, std::vector<int>>>;
+
+std::vector<Action> weighted(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close) {
     std::vector<Action> gates = actions(mixes, x_like, z_like);
     check_actions(gates, num_qubits, close);
     check_size(weight.size(), mixes.size(), "weight");
-    check_mask(forced, num_qubits, "forced");
     for (std::size_t g = 0; g < gates.size(); ++g) gates[g].weight = weight.data()[g];
-    std::vector<std::pair<Mask, std::vector<int>>> stages;
-    nb::gil_scoped_release release;
-    for (auto& stage : Scheduler(gates, num_qubits, close, forced).run())
-        stages.emplace_back(stage.close, std::move(stage.gates));
+    return gates;
+}
+
+StageList as_list(std::vector<Scheduled> found) {
+    StageList stages;
+    for (auto& stage : found) stages.emplace_back(stage.close, std::move(stage.gates));
     return stages;
+}
+
+StageList schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close, Mask forced) {
+    const std::vector<Action> gates = weighted(mixes, x_like, z_like, weight, num_qubits, close);
+    check_mask(forced, num_qubits, "forced");
+    nb::gil_scoped_release release;
+    return as_list(Scheduler(gates, num_qubits, close, forced).run());
+}
+
+StageList schedule_moving(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close, Mask low,
+                          Mask support, int tries, double work) {
+    const std::vector<Action> gates = weighted(mixes, x_like, z_like, weight, num_qubits, close);
+    check_mask(low, num_qubits, "low");
+    check_mask(support, num_qubits, "support");
+    check_range(tries, 1, 1 << 20, "tries");
+    for (const Action& a : gates)
+        if (std::popcount(a.mixes) + std::popcount(low) > close) throw nb::value_error("a gate mixes more qubits than find room");
+    nb::gil_scoped_release release;
+    return as_list(MovingScheduler(gates, num_qubits, close, low, support).run(tries, work));
 }
 
 std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, const std::vector<bool>& kinds) {
@@ -77,6 +99,10 @@ std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, con
 void bind_search(nb::module_& m) {
     m.def("schedule", &schedule, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "forced"_a,
           "Stages of gates for a level at which `close` qubits can be mixed: (close qubits as a mask, gates in order).");
+    m.def("schedule_moving", &schedule_moving, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "low"_a,
+          "support"_a, "tries"_a, "work"_a,
+          "The same where qubits change places between stages: as many as `low` has are close in a stage and in the next, and "
+          "those of `low` in the last one. The best of so many tries, by sweeps and `work` times the weight of gates.");
     m.def("search", &search, "mixes"_a, "x_like"_a, "z_like"_a, "num_qubits"_a, "close"_a, "start"_a.none(), "limit"_a,
           "Few stages in which all gates can run: (close qubits of each as a mask, stage of each gate, work done).");
     m.def("alternations", &count_alternations, "mixes"_a, "x_like"_a, "z_like"_a, "kinds"_a,

@@ -15,13 +15,14 @@
 namespace qdist {
 
 // Hill climbing: exchanges one element of the set for another, the best exchange first, as long as that is worth more. What
-// is `fixed` stays. best: what the set is worth.
-template <class Worth, class Gain>
-Mask climbed(Mask set, Mask fixed, Mask elements, Worth best, Gain gain, int rounds) {
+// is `fixed` stays. best: what the set is worth. may(set): whether it can be taken.
+template <class Worth, class Gain, class May>
+Mask climbed(Mask set, Mask fixed, Mask elements, Worth best, Gain gain, int rounds, May may) {
     for (Mask better = set; rounds > 0; --rounds, set = better) {
         each_bit(set & ~fixed, [&](int out) {
             each_bit(elements & ~set, [&](int in) {
                 const Mask tried = (set & ~(Mask(1) << out)) | Mask(1) << in;
+                if (!may(tried)) return;
                 if (const Worth worth = gain(tried); worth > best) best = worth, better = tried;
             });
         });
@@ -29,30 +30,37 @@ Mask climbed(Mask set, Mask fixed, Mask elements, Worth best, Gain gain, int rou
     }
     return set;
 }
+template <class Worth, class Gain>
+Mask climbed(Mask set, Mask fixed, Mask elements, Worth best, Gain gain, int rounds) {
+    return climbed(set, fixed, elements, best, gain, rounds, [](Mask) { return true; });
+}
 
 // The forced qubits and others, `close` in all: one after the other that which lets most run, then better ones in their
 // place. gain(set): the weight of what runs then. first_wanted(set): the qubits of the first gate that waits for them alone.
-template <class Gain, class Wanted>
-Mask greedy_close(Mask forced, Mask qubits, int close, Gain gain, Wanted first_wanted) {
+// may(set): whether a set with these qubits can be taken.
+template <class Gain, class Wanted, class May>
+Mask greedy_close(Mask forced, Mask qubits, int close, Gain gain, Wanted first_wanted, May may) {
     Mask set = forced;
     double best = gain(set);
     while (std::popcount(set) < close && (qubits & ~set)) {
-        Mask add = 0;
+        Mask add = 0, other = 0;
         double best_rate = 0;
         each_bit(qubits & ~set, [&](int q) {
+            if (!may(set | Mask(1) << q)) return;
+            if (!other) other = Mask(1) << q;
             const double rate = gain(set | Mask(1) << q) - best;
             if (rate > best_rate) best_rate = rate, add = Mask(1) << q;
         });
         // What the first waiting gate wants may be several qubits, none of which helps alone.
         const Mask wanted = first_wanted(set) & ~set;
-        if (wanted && std::popcount(set | wanted) <= close) {
+        if (wanted && std::popcount(set | wanted) <= close && may(set | wanted)) {
             const double rate = (gain(set | wanted) - best) / std::popcount(wanted);
             if (!add || rate > best_rate) add = wanted;
         }
-        set |= add ? add : (qubits & ~set) & -(qubits & ~set);
+        set |= add ? add : other;
         best = gain(set);
     }
-    return climbed(set, forced, qubits, best, gain, 8);
+    return climbed(set, forced, qubits, best, gain, 8, may);
 }
 
 // Sets of stages, filled up to `close` qubits with those that are close already or will be wanted next (Belady's rule).

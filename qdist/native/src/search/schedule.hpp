@@ -1,5 +1,6 @@
 // Lazy reordering at one level: which gates run when only `close` of the qubits can be mixed at a time.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
@@ -26,22 +27,47 @@ public:
 
     std::vector<Scheduled> run() {
         std::vector<Scheduled> stages;
+        while (!remaining_.empty()) stages.push_back(taken(choose()));
+        return stages;
+    }
+
+    // The same where qubits change places between stages: those that are forced are close in the first stage, and as many that
+    // are close in one stage, whichever they are, are close in the next.
+    std::vector<Scheduled> run_moving() {
+        std::vector<Scheduled> stages;
+        const int kept = std::popcount(forced_);
         while (!remaining_.empty()) {
-            Scheduled stage{choose(), {}};
-            std::vector<int> later;
-            each(
-                stage.close, [&](int g) { stage.gates.push_back(g); },
-                [&](int g, bool, const Waiting&) {
-                    later.push_back(g);
-                    return true;
-                });
-            remaining_ = std::move(later);
-            stages.push_back(std::move(stage));
+            stages.push_back(taken(choose()));
+            forced_ = 0, kept_ = kept, before_ = stages.back().close;
         }
         return stages;
     }
 
+    // Stages with these close qubits, in which each gate runs as early as it can.
+    std::vector<Scheduled> run_with(const std::vector<Mask>& sets) {
+        std::vector<Scheduled> stages;
+        for (Mask close : sets) stages.push_back(taken(close));
+        return stages;
+    }
+
 private:
+    // The stage of all that can run when these qubits are close.
+    Scheduled taken(Mask close) {
+        Scheduled stage{close, {}};
+        std::vector<int> later;
+        each(
+            close, [&](int g) { stage.gates.push_back(g); },
+            [&](int g, bool, const Waiting&) {
+                later.push_back(g);
+                return true;
+            });
+        remaining_ = std::move(later);
+        return stage;
+    }
+
+    // Whether a set that has these qubits, and is full, can have enough of those that were close before.
+    bool may(Mask close) const { return std::popcount(close) + std::max(0, kept_ - std::popcount(close & before_)) <= close_; }
+
     // Calls runs(g) for each gate that can run when these qubits are close, in order, and waits(g, whether earlier ones
     // hold it up, all that wait) for the others, until that returns false.
     template <class Runs, class Waits>
@@ -85,7 +111,8 @@ private:
         const Mask first = first_wanted(forced_);
         if (std::popcount(forced_ | first) > close_) return forced_ | first;
         return greedy_close(
-            forced_, qubits_, close_, [&](Mask close) { return gain(close); }, [&](Mask close) { return first_wanted(close); });
+            forced_, qubits_, close_, [&](Mask close) { return gain(close); }, [&](Mask close) { return first_wanted(close); },
+            [&](Mask close) { return may(close); });
     }
 
     const std::vector<Action>& gates_;
@@ -93,6 +120,9 @@ private:
     int close_;
     Mask forced_;
     std::vector<int> remaining_;
+    // So many of those that were close before must be close again.
+    int kept_ = 0;
+    Mask before_ = 0;
 };
 
 }  // namespace qdist
