@@ -252,9 +252,9 @@ def deepquantum_step(num_qubits: int, layers: int, features: NDArray[np.float32]
 
 
 LIBRARIES: dict[str, tuple[list[str], Callable[..., Step]]] = {
-    "qdist": (["qdist", "qdist.nn"], qdist_step),
-    "qdist in torch": (["qdist", "torch"], qdist_torch_step),
-    "qdist in JAX (jit)": (["qdist", "jax"], qdist_jax_step),
+    "qdist": (["qdist", "qdist.nn.quantum"], qdist_step),
+    "qdist in torch": (["qdist", "torch", "qdist.interop.torch"], qdist_torch_step),
+    "qdist in JAX (jit)": (["qdist", "jax", "qdist.interop.jax"], qdist_jax_step),
     "PennyLane default.qubit (JAX jit, vmap)": (["pennylane", "jax"], pennylane_jax_step),
     "TensorCircuit-NG (JAX jit, vmap)": (["tensorcircuit", "jax"], tensorcircuit_step),
     "DeepQuantum": (["deepquantum", "torch"], deepquantum_step),
