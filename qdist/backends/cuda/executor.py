@@ -195,14 +195,17 @@ class CudaExecutor(Executor):
         self, states: Any, offset: int, support: int, rows: int, after_stage: Callable[[], None] | None
     ) -> None:
         for step, only_moves in zip(self._steps, self._only_moves):
-            if only_moves and not support:
-                pass  # Of a state in which the first amplitude alone is not 0 nothing moves.
-            elif isinstance(step, WideGate):
-                for row in states.reshape(rows, -1):
-                    step.run(row, offset)
-                support = (1 << self._num_bits) - 1
-            else:
-                self._launcher.run(step, states, offset, support, rows)
-                support |= sum(1 << p for p in self._tables.stages[step].tile)
+            # Qubits that change places leave a state alone in which only the first amplitude is not 0.
+            if support or not only_moves:
+                support = self._launch_step(step, states, offset, support, rows)
             if after_stage is not None:
                 after_stage()
+
+    def _launch_step(self, step: WideGate | int, states: Any, offset: int, support: int, rows: int) -> int:
+        """Queues one stage. Returns the nonzero-support mask after it."""
+        if isinstance(step, WideGate):
+            for row in states.reshape(rows, -1):
+                step.run(row, offset)
+            return (1 << self._num_bits) - 1
+        self._launcher.run(step, states, offset, support, rows)
+        return support | sum(1 << p for p in self._tables.stages[step].tile)

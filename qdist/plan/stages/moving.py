@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation, moved
 from qdist.plan.stages.division import Tiles, divided, shares_of
-from qdist.plan.stages.schedule import Stage, weight_of
+from qdist.plan.stages.schedule import Stage, masks_and_weights
 from qdist.plan.stages.target import Target
 
 __all__ = ["staged_moving"]
@@ -42,10 +40,7 @@ def staged_moving(
     if num_bits <= level.close or any(o.mixes.bit_count() + low > level.close for o in operations):
         return None
     found = kernels.schedule_moving(
-        np.array([o.mixes for o in operations], np.uint64),
-        np.array([o.x_like for o in operations], np.uint64),
-        np.array([o.z_like for o in operations], np.uint64),
-        np.array([weight_of(o) for o in operations]),
+        *masks_and_weights(operations),
         num_bits,
         level.close,
         (1 << low) - 1,

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 
-__all__ = ["Stage", "schedule", "weight_of", "wide_stage"]
+__all__ = ["Stage", "masks_and_weights", "schedule", "wide_stage"]
 
 
 @dataclass(slots=True)
@@ -58,15 +59,7 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
     if level.close >= num_qubits:
         return [Stage(level, tuple(range(num_qubits)), list(operations), schedule(operations, num_qubits, inner))]
     forced = (1 << min(level.contiguous, num_qubits)) - 1
-    found = kernels.schedule(
-        np.array([o.mixes for o in operations], np.uint64),
-        np.array([o.x_like for o in operations], np.uint64),
-        np.array([o.z_like for o in operations], np.uint64),
-        np.array([weight_of(o) for o in operations]),
-        num_qubits,
-        min(level.close, num_qubits),
-        forced,
-    )
+    found = kernels.schedule(*masks_and_weights(operations), num_qubits, min(level.close, num_qubits), forced)
     stages = []
     for mask, chosen in found:
         own = [operations[g] for g in chosen]
@@ -75,7 +68,21 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
     return stages
 
 
-def weight_of(operation: Operation) -> float:
+_Masks = NDArray[np.uint64]
+
+
+def masks_and_weights(operations: Sequence[Operation]) -> tuple[_Masks, _Masks, _Masks, NDArray[np.float64]]:
+    """What the native searches take of operations: the qubits that they mix, those that they act on like X and like Z,
+    and what they weigh."""
+    return (
+        np.array([o.mixes for o in operations], np.uint64),
+        np.array([o.x_like for o in operations], np.uint64),
+        np.array([o.z_like for o in operations], np.uint64),
+        np.array([_weight(o) for o in operations]),
+    )
+
+
+def _weight(operation: Operation) -> float:
     """Its weight in the choice of close qubits: about its cost; little for a diagonal, which needs no close qubit."""
     if not operation.mixes:
         return 0.01
