@@ -471,15 +471,15 @@ def test_what_fitted_before_is_looked_at_again_where_something_differs(parts) ->
     """Checks of x are remembered by its kind: its class, dtype and shape, and the dtype of the weights."""
     circuit, x, w = parts
     layer = nn.QuantumLayer(circuit, OBSERVABLES, x, w)
-    fits = tensor.Tensor(np.zeros((2, 3), np.float32))
+    fits = Tensor(np.zeros((2, 3), np.float32))
     for _ in range(2):
         assert layer(fits).shape == (2, len(OBSERVABLES))
         with pytest.raises(ValueError, match=r"takes \(batch, 3\), got shape \(2, 4\)"):
-            layer(tensor.Tensor(np.zeros((2, 4), np.float32)))
+            layer(Tensor(np.zeros((2, 4), np.float32)))
         with pytest.raises(TypeError, match="x is float64"):
-            layer(tensor.Tensor(np.zeros((2, 3))))
+            layer(Tensor(np.zeros((2, 3))))
         with pytest.raises(TypeError, match="takes real numbers"):
-            layer(tensor.Tensor(np.zeros((2, 3), np.complex64)))
+            layer(Tensor(np.zeros((2, 3), np.complex64)))
     copied = pickle.loads(pickle.dumps(layer))
     np.testing.assert_array_equal(copied(fits).numpy(), layer(fits).numpy())
     layer.to("float64")
