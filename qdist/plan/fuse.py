@@ -110,10 +110,13 @@ def _merging(blocks: _Blocks, after: Place, kind: str, operation: Operation) -> 
         return after
     if kind in _MERGED:
         return blocks.first_of(kind, after)
-    if kind == "dense" and not operation.controls and after in blocks:
-        block = blocks[after]
-        if block.is_plain_dense and not operation.mixes & ~block.mixes and block.mixes.bit_count() <= 2:
-            return after
+    if kind == "dense" and not operation.controls:
+        # What acts like X may be part of an earlier block than the last that it must come after.
+        place = max(after, blocks.matrix_on(operation.mixes.bit_length() - 1))
+        if place in blocks:
+            block = blocks[place]
+            if block.is_plain_dense and not operation.mixes & ~block.mixes and block.mixes.bit_count() <= 2:
+                return place
     return None
 
 
@@ -177,6 +180,7 @@ class _Blocks:
         # Of blocks of rotations: a basis, over GF(2), of the parities that are their signs.
         self._signs: dict[Place, list[int]] = {}
         self._at: dict[Place, Block] = {}
+        self._matrices: dict[int, Place] = {}
         self._order: list[Place] = []
         self._of_kind: defaultdict[str, list[Place]] = defaultdict(list)
         # The frontier: for each way to act (commute.acts) and each qubit, the places, in order, of the blocks that may
@@ -199,6 +203,10 @@ class _Blocks:
         """The last block that acts on a qubit."""
         *_, on = self._stopping
         return on[qubit][-1] if on[qubit] else _BEFORE_ALL
+
+    def matrix_on(self, qubit: int) -> Place:
+        """The last matrix on a qubit."""
+        return self._matrices.get(qubit, _BEFORE_ALL)
 
     def last_in_the_way(self, operation: Operation) -> Place:
         """The last block that the operation must come after."""
@@ -255,6 +263,8 @@ class _Blocks:
 
     def _put(self, place: Place, block: Block) -> None:
         self._at[place] = block
+        if block.is_plain_dense:
+            self._matrices.update(dict.fromkeys(qubits_of(block.mixes), place))
         insort(self._order, place)
         insort(self._of_kind[block.kind], place)
         self._note(place, block, (0, 0, 0))

@@ -202,9 +202,10 @@ def _rotation(letters: str, targets: tuple[int, ...], controls: Any, slot: int) 
 
 def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range, mask: int) -> Operation:
     operation = Operation("diagonal", 0, 0, mask)
-    if base.num_params == 0 and len(targets) > 3:
+    phases = None if base.num_params == 0 and len(targets) > _TABULATED else _phases(base)
+    if phases is None or sum(len(monomial) > 2 for monomial, _ in phases) > _MOST_WIDE:
         return Operation("table", 0, 0, mask, targets, controls, matrix=base.diagonal())
-    for monomial, coefficient in _phases(base):
+    for monomial, coefficient in phases:
         # The one angle times the coefficient, or a constant.
         affine: Affine = (0.0, ((slots[0], coefficient),)) if slots else (coefficient, ())
         bits = tuple(targets[k] for k in monomial)
@@ -224,6 +225,12 @@ def _expand(bits: tuple[int, ...], controls: Any, affine: Affine) -> list[tuple[
     return [(tuple(sorted(b)), (sign * affine[0], tuple((s, sign * c) for s, c in affine[1]))) for b, sign in products]
 
 
+_TABULATED = 8
+"""Qubits beyond which the phases of a diagonal are tabulated, whatever they are."""
+_MOST_WIDE = 5
+"""Products of three bits and more, each of which costs about a tenth of a table."""
+_WHOLE_TURNS = 1e-13
+
 _Polynomial = list[tuple[tuple[int, ...], float]]
 _KNOWN_PHASES: dict[str, _Polynomial] = {}
 
@@ -232,15 +239,25 @@ def _phases(base: Gate) -> _Polynomial:
     """The phase of a diagonal gate, or what its angle is multiplied by, as a polynomial of the bits: (product of which
     targets, coefficient)."""
     if isinstance(base.data, np.ndarray):
-        return _polynomial(np.angle(base.diagonal()).tolist())
+        return _constants(np.angle(base.diagonal()))
     key = base.data or base.name
     if key not in _KNOWN_PHASES:
         generator = base.generator
         if base.num_params and generator is None:
             raise CircuitError(f"{base.name} is diagonal and has angles, but its row has no generator")
-        phases = np.angle(base.diagonal()) if generator is None else -generator.diagonal().real / 2
-        _KNOWN_PHASES[key] = _polynomial(phases.tolist())
+        _KNOWN_PHASES[key] = (
+            _constants(np.angle(base.diagonal()))
+            if generator is None
+            else _polynomial((-generator.diagonal().real / 2).tolist())
+        )
     return _KNOWN_PHASES[key]
+
+
+def _constants(phases: np.ndarray) -> _Polynomial:
+    """The polynomial of phases that no angle changes, without whole turns."""
+    turn = 2 * np.pi
+    found = [(bits, value - turn * round(value / turn)) for bits, value in _polynomial(phases.tolist())]
+    return [(bits, value) for bits, value in found if abs(value) > _WHOLE_TURNS]
 
 
 def _polynomial(values: list[float]) -> _Polynomial:

@@ -76,15 +76,18 @@ class Plan:
     folded: Mapping[int, Sequence[tuple[Gate, int]]] = field(default_factory=dict)
     """First one-qubit gates on qubits that are far in the first layout: absorbed into the initial product state instead
     of being among the parts. For each qubit its gates, with the number of their first angle."""
+    renames: bool = False
+    """Whether SWAP gates were left out, since qubits may have any names in |0...0>."""
 
     @property
     def segments(self) -> list[Segment]:
         return [segment for part in self.parts for segment in part.segments]
 
     @property
-    def moves_qubits(self) -> bool:
-        """Whether qubits change places between stages, which is planned for the states that it starts from."""
-        return any(segment.still for segment in self.segments)
+    def only_from_zero(self) -> bool:
+        """Whether it is no plan for given states: it leaves out what does nothing to |0...0>, or qubits change places
+        between stages in a way that was found for it."""
+        return bool(self.folded) or self.renames or any(segment.still for segment in self.segments)
 
     @property
     def sweeps(self) -> int:

@@ -10,8 +10,6 @@ from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.channels import refuse_channels
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
-from qdist.plan.euler import with_phases_apart
-from qdist.plan.ladders import narrowed
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.cnots import fewer_cnots
@@ -20,7 +18,12 @@ from qdist.plan.network.nodes import Network, lazy_in_nodes
 from qdist.plan.operations import Operation, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
-from qdist.plan.sandwiches import without_sandwiches
+from qdist.plan.rewrites.cliffords import with_cliffords_behind
+from qdist.plan.rewrites.euler import with_phases_apart
+from qdist.plan.rewrites.ladders import narrowed
+from qdist.plan.rewrites.monomials import as_moves
+from qdist.plan.rewrites.sandwiches import without_sandwiches
+from qdist.plan.rewrites.swaps import without_swaps
 from qdist.plan.stages.backward import Backward
 from qdist.plan.stages.division import Tiles, shares_of, staged, sweeps_of
 from qdist.plan.stages.moving import staged_moving
@@ -117,6 +120,7 @@ def make_plan(
         network.inside,
         schedule,
         folded=planner.folded,
+        renames=planner.renames,
     )
     trained = circuit.num_parameters > 0
     plan.gradients_in_double = computes_in_double(plan, trained)
@@ -229,6 +233,7 @@ class _Planner:
         self._layout = None if chosen_later else start or Layout.identity(self._n)
         self.first = self._layout
         self.folded: dict[int, list[tuple[Gate, int]]] = {}
+        self.renames = False
 
     def planned(self, instruction: Instruction, slot: int) -> list[_Planned]:
         """The gate as operations: none for an identity, several for a Pauli rotation too wide for a tile."""
@@ -236,7 +241,7 @@ class _Planner:
         if found is None:
             return []
         room = self._levels[-1].close - self._levels[-1].contiguous
-        parts = narrowed(found, room)
+        parts = [part for move in as_moves(found) for part in narrowed(move, room)]
         widest = max(o.mixes.bit_count() for o in parts)
         if widest > self._close:
             raise CircuitError(
@@ -247,6 +252,11 @@ class _Planner:
 
     def segments(self, gates: list[_Planned], from_zero: bool = False) -> list[Segment]:
         """The segments of these gates. from_zero: they act on |0...0>."""
+        if from_zero and self._schedule == "lazy":
+            named = without_swaps([o for o, _, _ in gates], self._n)
+            kept = [(o, gate, slot) for o, (_, gate, slot) in zip(named, gates) if o is not None]
+            self.renames = len(kept) < len(gates)
+            gates = kept
         first: list[_Planned] = []
         if from_zero and self._layout is None and self._close < self._n:
             first, gates = _leading(gates)
@@ -268,10 +278,10 @@ class _Planner:
                 near.append(found)
             else:
                 self.folded.setdefault(qubit, []).append((gate, slot))
-        stage.operations[:0] = near
+        stage.operations[:0] = with_cliffords_behind(near)
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
-        operations = without_sandwiches(operations)
+        operations = with_cliffords_behind(without_sandwiches(operations))
         if self._target.phases_apart:
             operations = with_phases_apart(operations)
         if not operations:

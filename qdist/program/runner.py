@@ -271,8 +271,9 @@ class Runner:
     def run_each(self, values: Values, states: Any) -> None:
         """Runs on each row of an array of states, in place: on one rank, on the program's device."""
         with self.lock:
-            self._from_zero.hold(values)
-            for executor in self._from_zero.executors:
+            compiled = self._compiled_from(self.plan.layout)
+            compiled.hold(values)
+            for executor in compiled.executors:
                 for state in states:
                     executor.run(state)
 
@@ -317,7 +318,7 @@ class Runner:
     def _compiled_from(self, layout: Layout) -> Compiled:
         """The plan for given states with this layout, from a cache of the last few."""
         plan = self.plan
-        if layout == plan.layout and not plan.folded and not plan.moves_qubits and not self._resets:
+        if layout == plan.layout and not plan.only_from_zero and not self._resets:
             return self._from_zero
         compiled = self._from.get(layout)
         if compiled is None:

@@ -40,13 +40,20 @@ def takes(block: Block, operation: Operation, parities: int) -> bool:
 def searched(given: list[Operation], parities: int = 0) -> list[Block]:
     """What `fuse` gives, by looking at one block after the other."""
     blocks: list[Block] = []
+    matrices: list[Block] = []
     for operation in given:
         kind = "linear" if operation.kind in ("flip", "swap") else operation.kind
         plain = kind == "dense" and not operation.controls
+        top = 1 << operation.mixes.bit_length() >> 1
         after = max((k for k, block in enumerate(blocks) if not commutes(block, operation)), default=-1)
         candidates = blocks[max(after, 0) :] if kind in ("diagonal", "linear") else []
-        if plain and after >= 0 and blocks[after].is_plain_dense and blocks[after].mixes.bit_count() <= 2:
-            candidates = [blocks[after]] if not operation.mixes & ~blocks[after].mixes else []
+        if plain:
+            # The last matrix on its qubit is before others that it commutes with where it acts like X.
+            on = [b for b in matrices if any(b is block for block in blocks) and b.mixes & top]
+            last = max(after, next(k for k, block in enumerate(blocks) if block is on[-1]) if on else -1)
+            block = blocks[last] if last >= 0 else None
+            fits = block is not None and block.is_plain_dense and block.mixes.bit_count() <= 2
+            candidates = [block] if fits and not operation.mixes & ~block.mixes else []
         merging = next((block for block in candidates if block.kind == kind), None)
         if kind == "rotation" and parities:
             alike = [block for block in blocks[max(after, 0) :] if takes(block, operation, 62)]
@@ -67,6 +74,7 @@ def searched(given: list[Operation], parities: int = 0) -> list[Block]:
         while place < len(blocks) and blocks[place].kind == kind:
             place += 1
         blocks.insert(place, made)
+        matrices += [made] if plain else []
     return blocks
 
 

@@ -117,8 +117,8 @@ def test_a_tail_is_taken_from_the_plan_whose_qubits_stay() -> None:
     still = Backward(TARGET, segment.stages)
     parts = [replace(plan.parts[0], segments=[replace(segment, stages=moving, still=still)])]
     moved = replace(plan, parts=parts)
-    assert moved.moves_qubits
-    assert not plan.moves_qubits
+    assert moved.only_from_zero
+    assert not plan.only_from_zero
     short, gates = without_tail(moved)
     expected, same = without_tail(plan)
     assert gates.key == same.key

@@ -7,7 +7,7 @@ import pytest
 
 import qdist as qd
 from qdist.plan.operations import operations
-from qdist.plan.sandwiches import without_sandwiches
+from qdist.plan.rewrites.sandwiches import without_sandwiches
 from qdist.program.adjoint import sweep_back
 from qdist.state import reference
 

@@ -6,10 +6,10 @@ import pytest
 import qdist as qd
 from qdist.native import kernels
 from qdist.plan.fuse import fuse
-from qdist.plan.ladders import narrowed
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation, operations
 from qdist.plan.planner import make_plan
+from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.stages.schedule import schedule
 from qdist.plan.stages.target import cpu_target
 from qdist.state import reference

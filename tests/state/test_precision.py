@@ -377,7 +377,11 @@ def test_subnormal_amplitudes_become_zero_and_only_while_a_circuit_runs(dtype: s
     amplitudes = np.full(1 << 15, tiny / 8, dtype)
     amplitudes[0] = 1
     start = qd.StateVector.from_amplitudes(amplitudes, dtype)
-    for circuit in (qd.Circuit(15).ry(0.3, 14), qd.Circuit(15).h(range(15)).h(range(15)), qd.Circuit(15).u(1, 2, 3, 0)):
+    for circuit in (
+        qd.Circuit(15).ry(0.3, 14),
+        qd.Circuit(15).h(range(15)).ry(0.2, range(15)),
+        qd.Circuit(15).u(1, 2, 3, 0),
+    ):
         numbers = qd.compile(circuit, dtype=dtype).run(initial=start).amplitudes().view(tiny.dtype)
         assert not ((numbers != 0) & (np.abs(numbers) < tiny)).any()
         assert np.multiply(tiny, tiny.dtype.type(0.125)) > 0

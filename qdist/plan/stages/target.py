@@ -40,7 +40,7 @@ class Target:
     """By how many parities of the index the Pauli rotations of one block may be told apart, in tables of 2**parities
     angles; 0 if the device runs each rotation by itself."""
     phases_apart: bool = False
-    """Whether matrices of one qubit run as rotations between phases where these join others (plan/euler.py)."""
+    """Whether matrices of one qubit run as rotations between phases (plan/rewrites/euler.py)."""
     joins_phases: bool = False
     """Whether phases of the qubits of a two-qubit matrix become part of it."""
     moves_qubits: bool = False

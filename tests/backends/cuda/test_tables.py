@@ -16,6 +16,7 @@ from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
 from qdist.circuit.gate import Gate
+from qdist.plan.layout import Layout
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
 from qdist.plan.stages.moving import staged_moving
@@ -30,7 +31,7 @@ both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 
 def tables_of(circuit: qd.Circuit, dtype: str, shape: Shape) -> list[Tables]:
     n, kind = circuit.num_qubits, np.dtype(dtype)
-    plan = make_plan(circuit, kind, [tile_level(n, shape)], target=target_of(kind, shape))
+    plan = make_plan(circuit, kind, [tile_level(n, shape)], target=target_of(kind, shape), start=Layout.identity(n))
     return [Tables(n, kind, segment.stages, shape, pairs=True) for segment in plan.segments]
 
 
@@ -186,7 +187,7 @@ def test_what_few_circuits_need_asks_for_the_larger_kernel(dtype: str) -> None:
         qd.Circuit(N).crx(0.3, 0, 1),
         qd.Circuit(N).pauli_rotation(0.3, "XZY", [0, 3, 5]),
         qd.Circuit(N).append(permutation_gate([0, 1, 2, 3, 4, 5, 7, 6]), [0, 1, 2]),
-        qd.Circuit(N).append(diagonal_gate(np.exp(1j * np.arange(16) ** 2)), [0, 1, 2, 3]),
+        qd.Circuit(N).append(diagonal_gate(np.exp(1j * np.arange(32.0) ** 3)), [0, 1, 2, 3, 4]),
         qd.Circuit(N).append(unitary_gate(np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]), [0, 1, 2]),
     ):
         assert rare(circuit)

@@ -1,9 +1,9 @@
-"""One-qubit matrices as a rotation between phases, where these phases join others.
+"""One-qubit matrices as a rotation between phases.
 
 U(theta, phi, lam) = P(phi) RY(theta) P(lam), with P(x) = diag(1, exp(ix)). The rotation takes a quarter of the matrix's
 arithmetic (native/src/tile/givens.hpp), and all phases of a layer are one block, however many they are: that of the CZ,
-CP or RZZ gates beside. Where other gates are neighbours nothing is gained, and next to a matrix of two qubits, which
-takes in those of one qubit, much would be lost.
+CP or RZZ gates beside, if there are any. Next to another matrix, of one qubit or of two, which takes it in, much would
+be lost.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from qdist.circuit.data_gates import unitary_gate
 from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
-from qdist.plan.operations import Affine, Operation, gate_operation
+from qdist.plan.operations import Affine, Operation, as_rotation, gate_operation
 
-__all__ = ["with_phases_apart"]
+__all__ = ["as_rotations", "takes_in", "with_phases_apart"]
 
 _ROUNDING = 1e-12
 
 
 def with_phases_apart(operations: Sequence[Operation]) -> list[Operation]:
-    """The same operations, those of one qubit divided where phases of several qubits stand beside them."""
+    """The same operations, those of one qubit divided but beside a matrix that takes them in."""
     on: defaultdict[int, list[int]] = defaultdict(list)
     place: list[dict[int, int]] = []
     for k, operation in enumerate(operations):
@@ -39,9 +39,14 @@ def with_phases_apart(operations: Sequence[Operation]) -> list[Operation]:
             continue
         (q,) = operation.targets
         beside = [_next(operations, on[q], place[k][q], step) for step in (-1, 1)]
-        gains = any(o is not None and o.kind == "diagonal" for o in beside)
-        result += divided() if gains and not any(o is not None and _takes_in(o) for o in beside) else [operation]
+        result += [operation] if any(o is not None and takes_in(o) for o in beside) else divided()
     return result
+
+
+def as_rotations(operation: Operation) -> list[Operation]:
+    """A matrix of one qubit as a rotation between phases; itself where it is a rotation or something else."""
+    divided = _divided(operation)
+    return [operation] if divided is None else divided()
 
 
 def _next(operations: Sequence[Operation], on: list[int], at: int, step: int) -> Operation | None:
@@ -55,9 +60,9 @@ def _next(operations: Sequence[Operation], on: list[int], at: int, step: int) ->
     return None
 
 
-def _takes_in(operation: Operation) -> bool:
+def takes_in(operation: Operation) -> bool:
     """Whether a matrix on one of its qubits becomes part of it."""
-    return operation.kind == "dense" and not operation.controls
+    return operation.kind == "dense" and not operation.controls and as_rotation(operation) is None
 
 
 def _divided(operation: Operation) -> Callable[[], list[Operation]] | None:
