@@ -20,6 +20,7 @@ from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
 from qdist.plan.rewrites.euler import with_phases_apart
+from qdist.plan.rewrites.hopping import with_hopping_apart
 from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.monomials import as_moves
 from qdist.plan.rewrites.sandwiches import without_sandwiches
@@ -278,12 +279,14 @@ class _Planner:
                 near.append(found)
             else:
                 self.folded.setdefault(qubit, []).append((gate, slot))
-        stage.operations[:0] = with_cliffords_behind(near)
+        stage.operations[:0] = with_cliffords_behind(near, self._target.joins_phases)
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
-        operations = with_cliffords_behind(without_sandwiches(operations))
-        if self._target.phases_apart:
-            operations = with_phases_apart(operations)
+        joins_phases = self._target.joins_phases
+        operations = without_sandwiches(operations)
+        if not joins_phases:
+            operations = with_hopping_apart(operations)
+        operations = with_phases_apart(with_cliffords_behind(operations, joins_phases), joins_phases)
         if not operations:
             return []
         if self._close == self._n:

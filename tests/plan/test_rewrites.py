@@ -7,8 +7,10 @@ import pytest
 
 import qdist as qd
 from qdist.plan.operations import Operation, operations
+from qdist.plan.planner import make_plan
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
 from qdist.plan.rewrites.monomials import as_moves
+from qdist.plan.stages.target import cpu_target
 from qdist.state import reference
 
 both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -17,7 +19,7 @@ TOLERANCE = {"complex64": 3e-6, "complex128": 1e-12}
 
 def row(circuit: qd.Circuit) -> list[str]:
     """What becomes of a row of gates on qubit 0: names of matrices, kinds of the rest."""
-    return [_name(o) for o in with_cliffords_behind(list(operations(circuit))) if o.all]
+    return [_name(o) for o in with_cliffords_behind(list(operations(circuit)), False) if o.all]
 
 
 def _name(operation: Operation) -> str:
@@ -58,7 +60,7 @@ NAMES = ["h", "s", "sdg", "t", "sx", "sxdg", "x", "y", "z", "rx", "ry", "rz", "p
 PAIRS = ["cx", "cy", "cz", "iswap", "swap", "dcx", "cp", "rzz", "rxx", "ecr", "fsim", "ccx", "rccx", "cswap"]
 
 
-def random_circuit(seed: int, n: int = 6, length: int = 160) -> tuple[qd.Circuit, np.ndarray]:
+def random_circuit(seed: int, n: int = 9, length: int = 200) -> tuple[qd.Circuit, np.ndarray]:
     """Long rows of one qubit's gates, with angles of parameters and numbers, between gates that move amplitudes."""
     rng = np.random.default_rng(seed)
     theta = qd.ParameterVector("t", 8)
@@ -85,7 +87,7 @@ def test_states_and_gradients(seed: int, dtype: str) -> None:
         program.run(values).amplitudes(), reference.state(circuit, values), atol=TOLERANCE[dtype]
     )
     rng = np.random.default_rng(seed)
-    start = rng.normal(size=64) + 1j * rng.normal(size=64)
+    start = rng.normal(size=1 << 9) + 1j * rng.normal(size=1 << 9)
     start /= np.linalg.norm(start)
     given = program.run(values, initial=qd.StateVector.from_amplitudes(start, dtype))
     np.testing.assert_allclose(
@@ -162,3 +164,30 @@ def test_equal_neighbours_that_act_like_x_are_one_matrix() -> None:
         circuit.rx(theta[0], range(8))
     kinds = [block.kind for block in qd.Program(circuit).plan.blocks]
     assert (kinds.count("dense"), kinds.count("diagonal")) == (4 * 8, 3)
+
+
+@both
+@pytest.mark.parametrize("name", ["fsim", "xx_plus_yy"])
+def test_hopping_among_phases_is_rotations(name: str, dtype: str) -> None:
+    """Networks of fermions: no matrix of two qubits; with one on one qubit beside it the gate stays a matrix."""
+    n, theta = 10, qd.ParameterVector("t", 40)
+    circuit = qd.Circuit(n).x(range(0, n, 2))
+    for layer in range(4):
+        for k, q in enumerate(range(layer % 2, n - 1, 2)):
+            circuit.append(
+                qd.circuit.GATES[name], [q, q + 1], [theta[10 * layer + 2 * k], theta[10 * layer + 2 * k + 1]]
+            )
+            circuit.rz(0.3, q).cp(0.2, q, (q + 5) % n)
+    kind, target = np.dtype(dtype), cpu_target(np.dtype(dtype))
+    assert {b.kind for b in make_plan(circuit, kind, target=target).blocks} <= {"rotation", "diagonal", "linear"}
+    values = np.random.default_rng(1).uniform(-2, 2, circuit.num_parameters)
+    program, observable = qd.Program(circuit, dtype=dtype), qd.PauliSum({"X0 Y3": 1.0, "Z2 Z4": -0.7, "Y8 X9": 0.4})
+    np.testing.assert_allclose(
+        program.run(values).amplitudes(), reference.state(circuit, values), atol=TOLERANCE[dtype]
+    )
+    _, gradient = program.value_and_grad(observable, values)
+    expected = reference.gradient(circuit, observable, values)
+    np.testing.assert_allclose(gradient, expected, atol=3 * TOLERANCE[dtype])
+    beside = qd.Circuit(3).ry(0.1, 0).append(qd.circuit.GATES[name], [0, 1], [0.2, 0.3])
+    (block,) = make_plan(beside, kind, target=target).blocks
+    assert block.kind == "dense"

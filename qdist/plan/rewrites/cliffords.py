@@ -32,8 +32,9 @@ _Axes = tuple[tuple[str, int], ...]
 """What X, Y and Z become: a letter and a sign each."""
 
 
-def with_cliffords_behind(operations: Sequence[Operation]) -> list[Operation]:
-    """The same operations, with rows of one qubit's gates rewritten where that takes fewer matrices."""
+def with_cliffords_behind(operations: Sequence[Operation], joins_phases: bool) -> list[Operation]:
+    """The same operations, with rows of one qubit's gates rewritten where that takes fewer matrices. joins_phases: as
+    for ``takes_in``."""
     kept: list[list[Operation]] = [[operation] for operation in operations]
     rows: defaultdict[int, list[int]] = defaultdict(list)
     before: dict[int, Operation] = {}
@@ -42,7 +43,7 @@ def with_cliffords_behind(operations: Sequence[Operation]) -> list[Operation]:
     def close(qubit: int, behind: Operation | None) -> None:
         row = [operations[k] for k in rows[qubit]]
         beside = before.get(qubit), behind
-        found, phase = _shorter(row, any(o is not None and takes_in(o) for o in beside))
+        found, phase = _shorter(row, any(o is not None and takes_in(o, joins_phases) for o in beside))
         if found is not None:
             first, *others = rows[qubit]
             kept[first] = found

@@ -23,8 +23,9 @@ __all__ = ["as_rotations", "takes_in", "with_phases_apart"]
 _ROUNDING = 1e-12
 
 
-def with_phases_apart(operations: Sequence[Operation]) -> list[Operation]:
-    """The same operations, those of one qubit divided but beside a matrix that takes them in."""
+def with_phases_apart(operations: Sequence[Operation], joins_phases: bool) -> list[Operation]:
+    """The same operations, those of one qubit divided but beside a matrix that takes them in. joins_phases: as for
+    ``takes_in``."""
     on: defaultdict[int, list[int]] = defaultdict(list)
     place: list[dict[int, int]] = []
     for k, operation in enumerate(operations):
@@ -39,7 +40,7 @@ def with_phases_apart(operations: Sequence[Operation]) -> list[Operation]:
             continue
         (q,) = operation.targets
         beside = [_next(operations, on[q], place[k][q], step) for step in (-1, 1)]
-        result += [operation] if any(o is not None and takes_in(o) for o in beside) else divided()
+        result += [operation] if any(o is not None and takes_in(o, joins_phases) for o in beside) else divided()
     return result
 
 
@@ -60,9 +61,10 @@ def _next(operations: Sequence[Operation], on: list[int], at: int, step: int) ->
     return None
 
 
-def takes_in(operation: Operation) -> bool:
-    """Whether a matrix on one of its qubits becomes part of it."""
-    return operation.kind == "dense" and not operation.controls and as_rotation(operation) is None
+def takes_in(operation: Operation, joins_phases: bool) -> bool:
+    """Whether a matrix on one of its qubits becomes part of it. joins_phases: whether the target joins phases with
+    matrices, where RXX, RYY and the like are matrices too."""
+    return operation.kind == "dense" and not operation.controls and (joins_phases or as_rotation(operation) is None)
 
 
 def _divided(operation: Operation) -> Callable[[], list[Operation]] | None:

@@ -39,8 +39,6 @@ class Target:
     parities: int = 0
     """By how many parities of the index the Pauli rotations of one block may be told apart, in tables of 2**parities
     angles; 0 if the device runs each rotation by itself."""
-    phases_apart: bool = False
-    """Whether matrices of one qubit run as rotations between phases (plan/rewrites/euler.py)."""
     joins_phases: bool = False
     """Whether phases of the qubits of a two-qubit matrix become part of it."""
     moves_qubits: bool = False
@@ -54,7 +52,7 @@ class Target:
     roundings_a_qubit: int = 16
     """The weight (plan/precision.py), divided by the number of qubits, up to which gradients run in single precision,
     where that allows more than circuits of few qubits may have: in so few layers most errors do not reach what is
-    observed on other qubits. Gradients of 14 to 20 qubits were off by up to 1.1e-6 of their length there: Trotter
+    observed on other qubits. Gradients of 14 to 20 qubits were off by up to 1.3e-6 of their length there: Trotter
     steps, entangling layers, scrambling layers of general gates (Neoverse-N1; on an H200 by up to 9e-7)."""
 
     row_roundings: int = 240
@@ -139,6 +137,5 @@ def cpu_target(dtype: np.dtype) -> Target:
         tile,
         row,
         parities=_PARITIES,
-        phases_apart=True,
         row_block=_ROW_BLOCK,
     )

@@ -13,13 +13,13 @@ SINGLE, DOUBLE = np.dtype("complex64"), np.dtype("complex128")
 
 
 def planned(layers: int, far: int = 0) -> tuple[qd.Circuit, Plan, CudaTarget]:
-    """Of layers of general one-qubit gates and CX: 2 are short, 12 are long."""
+    """Of layers of general one-qubit gates and CX: 2 are short, 20 are long."""
     theta, circuit = iter(qd.ParameterVector("t", 42 * layers)), qd.Circuit(14)
     for k in range(layers):
         for q in range(14):
             circuit.u(next(theta), next(theta), next(theta), q)
         for q in range(14):
-            circuit.cx(q, (q + k + 1) % 14)
+            circuit.cx(q, (q + k % 13 + 1) % 14)
     plan = make_plan(circuit, SINGLE, far=far, target=cuda_target(SINGLE), gradients=True)
     assert isinstance(plan.target, CudaTarget)
     return circuit, plan, plan.target
@@ -29,7 +29,7 @@ def test_long_circuits_are_staged_for_tiles_in_double() -> None:
     _, short, target = planned(2)
     assert (short.in_double, target) == (False, cuda_target(SINGLE))
     for far in (0, 2):
-        circuit, plan, target = planned(12, far)
+        circuit, plan, target = planned(20, far)
         assert plan.in_double
         assert (plan.dtype, target.dtype, target.shape.dtype) == (SINGLE, SINGLE, DOUBLE)
         # Rows of memory are those of complex64, tiles of shared memory those of complex128.
@@ -44,7 +44,7 @@ def test_long_circuits_are_staged_for_tiles_in_double() -> None:
 
 
 def test_their_numbers_are_of_double_precision() -> None:
-    circuit, plan, target = planned(12)
+    circuit, plan, target = planned(20)
     (segment,) = plan.segments
     back = plan.backward(segment, 0)
     assert isinstance(back.target, CudaTarget)
