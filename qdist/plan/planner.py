@@ -15,7 +15,7 @@ from qdist.plan.levels import Level
 from qdist.plan.network.cnots import fewer_cnots
 from qdist.plan.network.exchanges import VISITS_PER_SECOND, NetworkStage, in_order, tiled
 from qdist.plan.network.nodes import Network, lazy_in_nodes
-from qdist.plan.operations import Operation, moved, operation
+from qdist.plan.operations import Operation, keeps_parity, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
@@ -242,7 +242,9 @@ class _Planner:
         if found is None:
             return []
         room = self._levels[-1].close - self._levels[-1].contiguous
-        parts = [part for move in as_moves(found) for part in narrowed(move, room)]
+        # Where phases join matrices, matrices that keep parities cost little, and take in those beside them.
+        moves = [found] if self._target.joins_phases and keeps_parity(found) else as_moves(found)
+        parts = [part for move in moves for part in narrowed(move, room)]
         widest = max(o.mixes.bit_count() for o in parts)
         if widest > self._close:
             raise CircuitError(

@@ -71,8 +71,9 @@ def _shorter(row: list[Operation], taken_in: bool) -> tuple[list[Operation] | No
     if mixing < 2 and not (mixing and any(map(_has_phases, row))):
         return None, _ZERO
     if taken_in and not any(o.reads for o in row):
-        matrix = len(row) > 1 or row[0].kind != "dense"
-        return ([_matrix_operation(row[0].all.bit_length() - 1, _product(row))] if matrix else None), _ZERO
+        # Matrices alone become one with it as they are.
+        divided = any(o.kind != "dense" for o in row)
+        return ([_matrix_operation(row[0].all.bit_length() - 1, _product(row))] if divided else None), _ZERO
     found, phase = _rewritten(row)
     return (found, phase) if found is not None and _cost(found) < _cost(row) else (None, _ZERO)
 
