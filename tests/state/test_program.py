@@ -362,3 +362,22 @@ def test_nodes_of_the_ranks_tell_which_far_positions_are_inside(nodes: list[int]
             return nodes
 
     assert _inside_bits(Ranks()) == inside
+
+
+@both
+def test_sweeps_pass_over_tiles_on_which_no_gate_works(dtype: str) -> None:
+    """Gates under conditions on qubits outside a tile alone, of one stage and of several; other gates end that."""
+    n = 10
+    conditional = qd.circuit.GATES["ry"].controlled(2, 0b01)
+    for also in (None, 0, 9):
+        circuit = qd.Circuit(n).h(range(n)).rz(0.3, range(n)).barrier()
+        for target in range(4):
+            circuit.append(conditional, [8, 7, target], [0.3 + target]).crx(0.7, 9, target).mcx([6, 7, 8, 9], target)
+            circuit.append(qd.circuit.GATES["u"].controlled(1), [6, target], [0.1, 0.2, 0.3])
+        if also is not None:
+            circuit.ry(0.4, also)
+        for target in range(4, 7):
+            circuit.ccx(0, 9, target).cry(0.2, 8, target)
+        program = qd.Program(circuit, dtype=dtype, device="cpu", levels=[Level("cache", 5, 3)])
+        tolerance = {"complex64": 1e-6, "complex128": 1e-14}[dtype]
+        np.testing.assert_allclose(program.run().amplitudes(), reference.state(circuit), atol=tolerance)

@@ -27,6 +27,7 @@ struct Stage {
     std::vector<Block<Real>> blocks = {};
     std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
     std::map<std::size_t, FusedBlocks<Real>> fused = {};  // by the number of their first block
+    std::vector<Bits> conditions = {};  // of bits outside the tile, one of which must hold; none if the stage runs on all tiles
 
     Index mask() const { return scattered(~Index(0), positions); }
 
@@ -38,6 +39,23 @@ struct Stage {
             if (some) fused.emplace(k, *std::move(some));
             k += count;
         }
+    }
+
+    void find_conditions() {
+        conditions.clear();
+        for (const Block<Real>& block : blocks) {
+            const auto* d = std::get_if<DenseBlock<Real>>(&block);
+            const auto* r = std::get_if<Rotations<Real>>(&block);
+            const Bits far = d ? d->far : r ? r->far() : Bits{};
+            if (!far.mask) return conditions.clear();
+            if (std::none_of(conditions.begin(), conditions.end(), [&](const Bits& c) { return c.mask == far.mask && c.value == far.value; }))
+                conditions.push_back(far);
+        }
+    }
+
+    // Whether no block does anything to the tile.
+    bool passes_over(std::size_t base) const {
+        return !conditions.empty() && std::none_of(conditions.begin(), conditions.end(), [&](const Bits& c) { return c.holds(base); });
     }
 
     // Whether rounding errors of the norm are worth being measured.
@@ -113,7 +131,10 @@ public:
         undo_bound_ = false;
         MatrixSetter<Real> setter;
         for (Stage<Real>& stage : stages_) {
-            if (!is_complete_) stage.find_fused(std::max(int(stage.positions.size()), Simd<Real>::lane_bits));
+            if (!is_complete_) {
+                stage.find_fused(std::max(int(stage.positions.size()), Simd<Real>::lane_bits));
+                stage.find_conditions();
+            }
             for (Block<Real>& block : stage.blocks) {
                 if (auto* d = std::get_if<DenseBlock<Real>>(&block)) {
                     if (d->pair)
@@ -253,6 +274,9 @@ private:
         const auto room = [&] { return Room{{}, tile_room<Real>(2 * (together + 1) * size)}; };
         each_on_threads(count >> bits, room, [&](const Room& own, std::size_t group) {
             const std::size_t first = group << bits;
+            bool passed = true;
+            for (std::size_t k = 0; passed && k < together; ++k) passed = stage.passes_over(grid.base(first + k) | offset);
+            if (passed) return;
             std::array<Tile<Real>, TileGrid::most_together> tiles;
             const auto room_at = [&](std::size_t k) { return Tile<Real>{own.buffer + 2 * k * size, own.buffer + (2 * k + 1) * size}; };
             for (std::size_t k = 0; k < together; ++k) tiles[k] = room_at(k);

@@ -51,6 +51,8 @@ public:
     void set(const double* angles, double factor = 1);
 
     bool is_unconditional() const { return !near_.mask && !far_.mask; }
+    // The values that bits outside the tile must have where it works.
+    Bits far() const { return far_; }
     bool is_one_string() const { return strings_.size() == 1; }
     // Whether an angle depends on a parameter.
     bool is_trainable() const { return is_trainable_; }
