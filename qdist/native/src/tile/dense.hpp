@@ -1,6 +1,8 @@
 // Dense blocks on a tile: small matrices on a few of its bits, under controls.
 #pragma once
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/simd.hpp"
@@ -253,26 +255,78 @@ private:
         });
     }
 
-    // More than two targets. A vector's elements are neighbours where no target and no control is inside of one, else they are
-    // gathered from wherever the other bits differ.
+    // More than two targets. Bits of the shape that are inside a vector change places with others above for the time, if there
+    // are as many.
     void wide(Tile<Real> tile) const {
+        if (plain_) return wide_rows(tile, targets_, runs_);
+        std::vector<std::pair<int, int>> places;
+        std::vector<int> targets = targets_;
+        std::size_t mask = control_mask_, value = control_value_, used = control_mask_;
+        for (int target : targets_) used |= std::size_t(1) << target;
+        int above = lane_bits;
+        for (int bit = 0; bit < lane_bits; ++bit) {
+            if (!(used >> bit & 1)) continue;
+            while (above < t_ && used >> above & 1) ++above;
+            if (above == t_) return wide_elements(tile);
+            std::ranges::replace(targets, bit, above);
+            mask = exchanged(mask, bit, above), value = exchanged(value, bit, above);
+            places.emplace_back(bit, above++);
+        }
+        const auto exchange_all = [&] {
+            for (const auto& [bit, other] : places) exchange_bits(tile.re, bit, other), exchange_bits(tile.im, bit, other);
+        };
+        std::vector<int> fixed = positions_of(mask);
+        fixed.insert(fixed.end(), targets.begin(), targets.end());
+        exchange_all();
+        wide_rows(tile, targets, Runs(t_, fixed, value, lane_bits));
+        exchange_all();
+    }
+
+    static std::size_t exchanged(std::size_t index, int a, int b) {
+        const std::size_t differ = (index >> a ^ index >> b) & 1;
+        return index ^ (differ << a | differ << b);
+    }
+
+    // Exchanges an index bit inside a vector with one above.
+    void exchange_bits(Real* x, int inside, int above) const {
+        with_constant<lane_bits>(inside, [&](auto bit) {
+            constexpr std::size_t flip = std::size_t(1) << bit;
+            const std::size_t step = std::size_t(1) << above;
+            Runs(t_, std::array{above}, 0, lane_bits).each([&](std::size_t first, std::size_t length) {
+                for (std::size_t i = first; i < first + length; i += lanes) {
+                    const V a = load(x + i), b = load(x + i + step);
+                    store<Real>(x + i, shuffled<lanes>(a, b, [](std::size_t l) { return l & flip ? lanes + (l ^ flip) : l; }));
+                    store<Real>(x + i + step, shuffled<lanes>(a, b, [](std::size_t l) { return l & flip ? lanes + l : l ^ flip; }));
+                }
+            });
+        });
+    }
+
+    // Targets and controls above the lanes: a vector's elements are neighbours.
+    void wide_rows(Tile<Real> tile, const std::vector<int>& targets, const Runs& runs) const {
+        const std::vector<Index> offset = all_scattered(targets);
+        const std::size_t size = offset.size();
+        AlignedVector<V> before(2 * size), after(2 * size);
+        runs.each([&](std::size_t first, std::size_t length) {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                for (std::size_t q = 0; q < size; ++q) {
+                    before[2 * q] = load(tile.re + i + offset[q]);
+                    before[2 * q + 1] = load(tile.im + i + offset[q]);
+                }
+                multiply_vectors(before.data(), after.data(), size);
+                for (std::size_t p = 0; p < size; ++p) {
+                    store<Real>(tile.re + i + offset[p], after[2 * p]);
+                    store<Real>(tile.im + i + offset[p], after[2 * p + 1]);
+                }
+            }
+        });
+    }
+
+    // A vector's elements are gathered from wherever the other bits differ.
+    void wide_elements(Tile<Real> tile) const {
         const std::vector<Index> offset = all_scattered(targets_);
         const std::size_t size = offset.size();
         AlignedVector<V> before(2 * size), after(2 * size);
-        if (plain_)
-            return runs_.each([&](std::size_t first, std::size_t length) {
-                for (std::size_t i = first; i < first + length; i += lanes) {
-                    for (std::size_t q = 0; q < size; ++q) {
-                        before[2 * q] = load(tile.re + i + offset[q]);
-                        before[2 * q + 1] = load(tile.im + i + offset[q]);
-                    }
-                    multiply_vectors(before.data(), after.data(), size);
-                    for (std::size_t p = 0; p < size; ++p) {
-                        store<Real>(tile.re + i + offset[p], after[2 * p]);
-                        store<Real>(tile.im + i + offset[p], after[2 * p + 1]);
-                    }
-                }
-            });
         std::size_t at[lanes], count = 0;
         const auto flush = [&] {
             Real *const x = reinterpret_cast<Real*>(before.data()), *const y = reinterpret_cast<Real*>(after.data());
