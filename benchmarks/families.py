@@ -1,4 +1,4 @@
-"""Ten families of circuits as users bring them, and what each costs on one thread.
+"""Fifteen families of circuits as users bring them, and what each costs on one thread.
 
     python benchmarks/families.py --qubits 20                         # all, complex64
     python benchmarks/families.py --only uccsd heisenberg --gradient  # with gradients, in forward runs
@@ -94,6 +94,64 @@ def doubles(n: int) -> qd.Circuit:
     return circuit
 
 
+def transpiled(n: int) -> qd.Circuit:
+    """8 layers as compilers for hardware write them: RZ SX RZ SX RZ on all qubits, CX on a brickwork of pairs."""
+    theta = iter(qd.ParameterVector("t", 24 * n))
+    circuit = qd.Circuit(n)
+    for layer in range(8):
+        for q in range(n):
+            circuit.rz(next(theta), q).sx(q).rz(next(theta), q).sx(q).rz(next(theta), q)
+        for q in range(layer % 2, n - 1, 2):
+            circuit.cx(q, q + 1)
+    return circuit
+
+
+def hopping(n: int) -> qd.Circuit:
+    """8 layers of hopping on two chains, from a lattice half full, and phases between the sites of both."""
+    theta, half = iter(qd.ParameterVector("t", 24 * n)), n // 2
+    circuit = qd.Circuit(n).x(range(0, n, 2))
+    for _ in range(8):
+        for first in (0, half):
+            for q in [*range(first, first + half - 1, 2), *range(first + 1, first + half - 1, 2)]:
+                circuit.xx_plus_yy(next(theta), next(theta), q, q + 1)
+        for q in range(half):
+            circuit.cp(next(theta), q, half + q)
+    return circuit
+
+
+def iswaps(n: int) -> qd.Circuit:
+    """12 layers of any matrix on every qubit, and iSwap on random pairs."""
+    theta, rng = iter(qd.ParameterVector("t", 36 * n)), np.random.default_rng(0)
+    circuit = qd.Circuit(n)
+    for _ in range(12):
+        for q in range(n):
+            circuit.u(next(theta), next(theta), next(theta), q)
+        for a, b in rng.permutation(n)[: n // 2 * 2].reshape(-1, 2).tolist():
+            circuit.iswap(a, b)
+    return circuit
+
+
+def trotter2(n: int) -> qd.Circuit:
+    """10 Trotter steps of second order on a ring: half of the field, the bonds, half of the field."""
+    theta = qd.ParameterVector("t", 20)
+    circuit = qd.Circuit(n)
+    for field, bond in (theta[2 * k : 2 * k + 2] for k in range(10)):
+        circuit.rx(field, range(n))
+        for q in range(n):
+            circuit.rzz(bond, q, (q + 1) % n)
+        circuit.rx(field, range(n))
+    return circuit
+
+
+def clifford_t(n: int) -> qd.Circuit:
+    """Random H, S, T and CX, 20 a qubit."""
+    rng = np.random.default_rng(0)
+    circuit = qd.Circuit(n)
+    for name in rng.choice(["h", "s", "t", "cx", "cx"], 20 * n).tolist():
+        circuit.append(qd.circuit.GATES[name], rng.choice(n, 1 + (name == "cx"), replace=False).tolist())
+    return circuit
+
+
 FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
     "ansatz": lambda n: qd.library.hardware_efficient(n, 8),
     "qft": lambda n: qd.Circuit(n).x(0).compose(qd.library.qft(n, swaps=False)),
@@ -105,6 +163,11 @@ FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
     "zz_map": zz_map,
     "grover": lambda n: qd.library.grover(["01" * (n // 2) + "1" * (n % 2)], 12),
     "doubles": doubles,
+    "transpiled": transpiled,
+    "hopping": hopping,
+    "iswaps": iswaps,
+    "trotter2": trotter2,
+    "clifford_t": clifford_t,
     "uccsd": lambda n: fermions.uccsd(n // 2 // 2 * 2, n // 2 * 2),
 }
 
