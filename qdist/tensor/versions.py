@@ -35,6 +35,10 @@ class Version:
     _savers: list[Any] | None = None  # Weak references to the Nodes that saved it at this count, without a digest.
     _limit = 32
 
+    def __getstate__(self) -> dict[str, Any]:
+        # No graph has saved what is copied or loaded.
+        return {name: value for name, value in self.__dict__.items() if name != "_savers"}
+
     def changed(self) -> None:
         """A Tensor has changed the values: by the count alone, what was saved before is of no use any more."""
         self.count += 1

@@ -1,6 +1,7 @@
 """Module: names, state, modes, text."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -164,3 +165,14 @@ def test_a_deep_copy_is_independent():
     assert not np.array_equal(a[0].bias.numpy(), b[0].bias.numpy())
     assert [name for name, _ in b.named_parameters()] == [name for name, _ in a.named_parameters()]
     assert b[0].bias is b[0]._parameters["bias"]
+
+
+def test_a_model_is_pickled_while_a_graph_holds_its_parameters():
+    a, x = nn.Linear(4, 3), tensor.Tensor(np.ones((2, 4), np.float32))
+    out = a(x)
+    b = pickle.loads(pickle.dumps(a))
+    np.testing.assert_array_equal(b(x).numpy(), out.numpy())
+    # The graph is that of the first one, whose change it still sees.
+    b.weight.data += 1
+    out.sum().backward()
+    assert a.weight.grad is not None and b.weight.grad is None
