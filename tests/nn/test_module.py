@@ -175,4 +175,5 @@ def test_a_model_is_pickled_while_a_graph_holds_its_parameters():
     # The graph is that of the first one, whose change it still sees.
     b.weight.data += 1
     out.sum().backward()
-    assert a.weight.grad is not None and b.weight.grad is None
+    assert a.weight.grad is not None
+    assert b.weight.grad is None
