@@ -12,11 +12,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from qdist.circuit.data_gates import UnitaryGate
+from qdist.circuit.gate import Gate
 from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.operations import Affine, Operation, gate_operation
@@ -70,12 +71,69 @@ def _shorter(row: list[Operation], taken_in: bool) -> tuple[list[Operation] | No
     mixing = sum(o.mixes != 0 for o in row)
     if mixing < 2 and not (mixing and any(map(_has_phases, row))):
         return None, _ZERO
-    if taken_in and not any(o.reads for o in row):
+    numbers: dict[int, int] = {}
+    found, phase = _shorter_like(tuple(_signature(o, numbers) for o in row), taken_in)
+    if found is None:
+        return None, _ZERO
+    qubit, slots = row[0].all.bit_length() - 1, list(numbers)
+    return [_renamed(o, qubit, slots) for o in found], _with_slots(phase, slots)
+
+
+_Terms = tuple[tuple[bool, Affine], ...]
+_Signature = tuple[str, Gate | None, tuple[int, ...], _Terms]
+
+
+def _signature(operation: Operation, numbers: dict[int, int]) -> _Signature:
+    """What an operation of a row does, whichever its qubit is and whichever angles it reads. numbers: of the angles of
+    a row, in the order in which they come."""
+
+    def own(slot: int) -> int:
+        return numbers.setdefault(slot, len(numbers))
+
+    terms = tuple(
+        (bool(product), (constant, tuple((own(slot), factor) for slot, factor in parts)))
+        for product, (constant, parts) in operation.terms
+    )
+    return operation.kind, operation.gate, tuple(map(own, operation.slots)), terms
+
+
+@lru_cache(maxsize=1024)
+def _shorter_like(row: tuple[_Signature, ...], taken_in: bool) -> tuple[list[Operation] | None, Affine]:
+    """The same of all rows with these gates, on qubit 0, with the numbers of the row's angles."""
+    operations = [_from_signature(*signature) for signature in row]
+    if taken_in and not any(o.reads for o in operations):
         # Matrices alone become one with it as they are.
-        divided = any(o.kind != "dense" for o in row)
-        return ([_matrix_operation(row[0].all.bit_length() - 1, _product(row))] if divided else None), _ZERO
-    found, phase = _rewritten(row)
-    return (found, phase) if found is not None and _cost(found) < _cost(row) else (None, _ZERO)
+        divided = any(o.kind != "dense" for o in operations)
+        return ([_matrix_operation(0, _product(operations))] if divided else None), _ZERO
+    found, phase = _rewritten(operations)
+    return (found, phase) if found is not None and _cost(found) < _cost(operations) else (None, _ZERO)
+
+
+def _from_signature(kind: str, gate: Gate | None, slots: tuple[int, ...], terms: _Terms) -> Operation:
+    if gate is not None:
+        matrix = None if slots else np.asarray(gate.matrix())
+        return Operation("dense", 1, 0, 0, (0,), gate=gate, slots=slots, matrix=matrix)
+    if kind == "flip":
+        return Operation("flip", 1, 1, 0, (0,))
+    return Operation("diagonal", 0, 0, 1, terms=[((0,) if there else (), angle) for there, angle in terms])
+
+
+def _renamed(operation: Operation, qubit: int, slots: list[int]) -> Operation:
+    """An operation on qubit 0 on another one, with other numbers of angles."""
+    return replace(
+        operation,
+        mixes=operation.mixes << qubit,
+        x_like=operation.x_like << qubit,
+        z_like=operation.z_like << qubit,
+        targets=(qubit,) if operation.targets else (),
+        slots=tuple(slots[k] for k in operation.slots),
+        terms=[((qubit,) if product else (), _with_slots(angle, slots)) for product, angle in operation.terms],
+    )
+
+
+def _with_slots(angle: Affine, slots: list[int]) -> Affine:
+    constant, parts = angle
+    return constant, tuple((slots[k], factor) for k, factor in parts)
 
 
 def _with_phase(operations: list[Operation], phase: Affine) -> list[Operation]:

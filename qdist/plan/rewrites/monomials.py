@@ -32,6 +32,8 @@ def as_moves(operation: Operation) -> list[Operation]:
     if operation.kind != "dense" or operation.matrix is None or len(operation.targets) > _MOST:
         return [operation]
     matrix = np.asarray(operation.matrix)
+    if np.count_nonzero(matrix) != len(matrix):
+        return [operation]
     parts = _parts(matrix.tobytes(), len(matrix), len(operation.controls))
     if parts is None:
         return [operation]
@@ -46,9 +48,10 @@ def as_moves(operation: Operation) -> list[Operation]:
 
 @lru_cache(maxsize=256)
 def _parts(entries: bytes, size: int, num_controls: int) -> _Parts | None:
-    """The gates that a matrix is the product of; None if it has more than one entry a row, or is a move already."""
+    """The gates that a matrix of as many entries as rows is the product of; None if it is no such product, or a move
+    already."""
     matrix = np.frombuffer(entries, complex).reshape(size, size)
-    if np.count_nonzero(matrix) != size or not np.allclose(abs(matrix).sum(axis=0), 1, 0, _ROUNDING):
+    if not np.allclose(abs(matrix).sum(axis=0), 1, 0, _ROUNDING):
         return None
     goes_to = [int(row) for row in np.argmax(abs(matrix), axis=0)]
     phases = matrix.sum(axis=1)
