@@ -26,10 +26,17 @@ __all__ = [
     "moved",
     "operation",
     "operations",
+    "scaled",
 ]
 
 # A coefficient list over angle slots, and a constant: constant + sum(coefficient * angle[slot]).
 Affine = tuple[float, tuple[tuple[int, float], ...]]
+
+
+def scaled(affine: Affine, factor: float) -> Affine:
+    """A multiple of an angle."""
+    constant, terms = affine
+    return factor * constant, tuple((slot, factor * coefficient) for slot, coefficient in terms)
 
 
 @dataclass(slots=True)

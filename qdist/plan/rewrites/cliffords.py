@@ -20,7 +20,7 @@ from qdist.circuit.data_gates import UnitaryGate
 from qdist.circuit.gate import Gate
 from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
-from qdist.plan.operations import Affine, Operation, gate_operation
+from qdist.plan.operations import Affine, Operation, gate_operation, scaled
 from qdist.plan.rewrites.euler import as_rotations, takes_in
 
 __all__ = ["with_cliffords_behind"]
@@ -256,10 +256,10 @@ class _Moved:
         letter, sign = self._axis("Z", 1)
         if letter == "Z":
             self._rotations.append(
-                _phases(self._qubit, angle) if sign > 0 else _phases(self._qubit, _times(-1.0, angle), common=angle)
+                _phases(self._qubit, angle) if sign > 0 else _phases(self._qubit, scaled(angle, -1.0), common=angle)
             )
             return True
-        self._rotations.append(_phases(self._qubit, common=_times(0.5, angle)))
+        self._rotations.append(_phases(self._qubit, common=scaled(angle, 0.5)))
         return self._turn("Z", angle)
 
     def _turn(self, axis: str, angle: Affine) -> bool:
@@ -267,8 +267,8 @@ class _Moved:
         letter, sign = self._axis(axis, 1)
         constant, parts = angle
         if letter == "Z":
-            half = _times(-0.5 * sign, angle)
-            self._rotations.append(_phases(self._qubit, _times(sign, angle), common=half))
+            half = scaled(angle, -0.5 * sign)
+            self._rotations.append(_phases(self._qubit, scaled(angle, sign), common=half))
             return True
         if parts and (constant or len(parts) > 1 or abs(parts[0][1]) != 1.0):
             return False
@@ -390,7 +390,7 @@ def _with_other_bit(phases: Operation, qubit: int) -> Operation:
     """With 1 - b in the place of the bit b."""
     terms: list[tuple[tuple[int, ...], Affine]] = []
     for product, angle in phases.terms:
-        terms += [(product, _times(-1.0, angle)), ((), angle)] if product else [(product, angle)]
+        terms += [(product, scaled(angle, -1.0)), ((), angle)] if product else [(product, angle)]
     return replace(phases, terms=terms)
 
 
@@ -418,8 +418,3 @@ def _sum(angles: Iterable[Affine]) -> Affine:
             parts[slot] += factor
     turn = 2 * math.pi
     return constant - turn * round(constant / turn), tuple((slot, factor) for slot, factor in parts.items() if factor)
-
-
-def _times(factor: float, angle: Affine) -> Affine:
-    constant, parts = angle
-    return factor * constant, tuple((slot, factor * coefficient) for slot, coefficient in parts)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from qdist.circuit.pauli.text import qubits_of
-from qdist.plan.operations import Affine, Operation
+from qdist.plan.operations import Affine, Operation, scaled
 
 __all__ = ["without_sandwiches"]
 
@@ -112,9 +112,9 @@ def _of_sum(operation: Operation | None, target: int, control: int) -> Operation
             terms.append((product, affine))
         elif control in product:
             # a (a + b - 2 a b) = a - a b
-            terms += [((control,), affine), (both, _times(-1.0, affine))]
+            terms += [((control,), affine), (both, scaled(affine, -1.0))]
         else:
-            terms += [((control,), affine), ((target,), affine), (both, _times(-2.0, affine))]
+            terms += [((control,), affine), ((target,), affine), (both, scaled(affine, -2.0))]
     return replace(operation, terms=terms, z_like=operation.z_like | 1 << control | 1 << target)
 
 
@@ -122,13 +122,8 @@ def _of_other_bit(operation: Operation, target: int) -> Operation:
     """A diagonal with 1 - b in the place of bit b."""
     terms: list[tuple[tuple[int, ...], Affine]] = []
     for product, affine in operation.terms:
-        terms.append((product, affine if target not in product else _times(-1.0, affine)))
+        terms.append((product, affine if target not in product else scaled(affine, -1.0)))
         if target in product:
             terms.append((tuple(q for q in product if q != target), affine))
     wide = [(tuple((q, v ^ (q == target)) for q, v in tests), affine) for tests, affine in operation.wide]
     return replace(operation, terms=terms, wide=wide)
-
-
-def _times(factor: float, affine: Affine) -> Affine:
-    constant, slots = affine
-    return factor * constant, tuple((slot, factor * coefficient) for slot, coefficient in slots)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from qdist.plan.operations import Affine, Operation
+from qdist.plan.operations import Affine, Operation, scaled
 from qdist.plan.rows.frame import is_affine
 
 __all__ = ["Change", "Condition", "Matrix", "Rotate", "Step", "scaled", "steps", "unsupported"]
@@ -75,11 +75,6 @@ def steps(operation: Operation) -> Iterator[Step]:
     """The steps of an operation that is supported, in the order in which they act."""
     conditions = tuple((1 << q, value) for q, value in operation.controls)
     yield from _STEPS[operation.kind](operation, conditions)
-
-
-def scaled(affine: Affine, factor: float) -> Affine:
-    constant, terms = affine
-    return factor * constant, tuple((slot, factor * c) for slot, c in terms)
 
 
 def _constant(value: float) -> Affine:
