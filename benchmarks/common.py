@@ -32,8 +32,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def machine_line() -> str:
-    m = machine()
+def machine_line(known: dict[str, Any] | None = None) -> str:
+    """known: what a file of results says of its machine; by default this one."""
+    m = known or machine()
     return f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB; Python {m['python']}, NumPy {m['numpy']}"
 
 

@@ -293,8 +293,9 @@ HEADER = [
 ]  # fmt: skip
 
 
-def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Bars of all seconds, on a logarithmic scale, one panel for each dtype and kind of work."""
+def plot(rows: Sequence[dict[str, Any]], path: Path, measured_on: dict[str, Any] | None = None) -> None:
+    """Bars of all seconds, on a logarithmic scale, one panel for each dtype and kind of work. measured_on: what their
+    file says of the machine; this one by default."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -318,7 +319,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     # Of all simulators, also of those that have no bar in a panel.
     handles = [Patch(color=f"C{k}", label=name) for k, name in enumerate(names)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(names), frameon=False)
-    figure.suptitle(machine_line(), fontsize=9)
+    figure.suptitle(machine_line(measured_on), fontsize=9)
     figure.savefig(path, dpi=100)
 
 

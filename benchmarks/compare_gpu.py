@@ -17,15 +17,17 @@ circuits, and say nothing about another card; `source` says which.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import custatevec as peers
 import numpy as np
-from common import machine_line, save, table
+from common import RESULTS, machine_line, save, table
 from families import FAMILIES
 
 import qdist as qd
@@ -140,6 +142,30 @@ def peer_milliseconds(name: str, n: int, dtype: str, repeats: int, gate_by_gate:
     return gates, fused, "this run"
 
 
+def plot(rows: Sequence[dict[str, Any]], path: Path, card: str) -> None:
+    """How many times faster than cuStateVec each circuit is, one panel for each dtype."""
+    from matplotlib.figure import Figure
+
+    dtypes, sizes = (list(dict.fromkeys(row[key] for row in rows)) for key in ("dtype", "n"))
+    figure = Figure(figsize=(12, 3.5 * len(dtypes)), layout="constrained")
+    for axes, dtype in zip(figure.subplots(len(dtypes), 1, squeeze=False)[:, 0], dtypes):
+        own = [row for row in rows if row["dtype"] == dtype and row["ratio"] is not None]
+        names = list(dict.fromkeys(row["circuit"] for row in own))
+        for k, n in enumerate(sizes):
+            shown = [(names.index(row["circuit"]), row["ratio"]) for row in own if row["n"] == n]
+            x, y = zip(*shown) if shown else ((), ())
+            axes.bar(
+                np.array(x) + (k - (len(sizes) - 1) / 2) * 0.8 / len(sizes), y, 0.8 / len(sizes), label=f"{n} qubits"
+            )
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set(yscale="log", ylabel="times cuStateVec", title=f"{dtype}, from |0...0>")
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend(frameon=False)
+    figure.suptitle(card, fontsize=9)
+    figure.savefig(path, dpi=100)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--qubits", type=int, nargs="+", default=[28, 30])
@@ -150,7 +176,9 @@ def main() -> None:
     parser.add_argument(
         "--gate-by-gate", action="store_true", help="time cuStateVec without its updater for every circuit"
     )
-    parser.add_argument("--save", nargs="?", const="compare_gpu", metavar="NAME", help="write results/NAME.json")
+    parser.add_argument(
+        "--save", nargs="?", const="compare_gpu", metavar="NAME", help="write results/NAME.json and NAME.png"
+    )
     chosen = parser.parse_args()
     try:
         import cupy
@@ -180,6 +208,9 @@ def main() -> None:
         cupy.get_default_memory_pool().free_all_blocks()
     print(table(list(results[0]), [["-" if v is None else v for v in r.values()] for r in results]))
     if chosen.save:
+        path = RESULTS / f"{chosen.save}.png"
+        if importlib.util.find_spec("matplotlib") is not None:
+            plot(results, path, card)
         print(f"written: results/{chosen.save}.json")
 
 
