@@ -242,9 +242,7 @@ class _Planner:
         if found is None:
             return []
         room = self._levels[-1].close - self._levels[-1].contiguous
-        # Where phases join matrices, matrices that keep parities cost little, and take in those beside them.
-        moves = [found] if self._target.joins_phases and keeps_parity(found) else as_moves(found)
-        parts = [part for move in moves for part in narrowed(move, room)]
+        parts = [part for move in self._moves(found, instruction.gate) for part in narrowed(move, room)]
         widest = max(o.mixes.bit_count() for o in parts)
         if widest > self._close:
             raise CircuitError(
@@ -252,6 +250,14 @@ class _Planner:
                 f"{self._close}: use at most {1 << self._n - widest} ranks"
             )
         return [(o, instruction.gate, slot) for o in parts]
+
+    def _moves(self, found: Operation, gate: Gate) -> list[Operation]:
+        """A gate as moves and phases, where that takes less. One of one qubit stays one operation, since it may be
+        absorbed into the initial state (and see rewrites/cliffords.py). Where phases join matrices, those that keep
+        parities cost little, and take in what is beside them."""
+        if gate.num_qubits == 1 or (self._target.joins_phases and keeps_parity(found)):
+            return [found]
+        return as_moves(found)
 
     def segments(self, gates: list[_Planned], from_zero: bool = False) -> list[Segment]:
         """The segments of these gates. from_zero: they act on |0...0>."""

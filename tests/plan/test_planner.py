@@ -80,6 +80,19 @@ def test_a_plan_executed_in_its_order_gives_the_state_of_the_circuit(
     np.testing.assert_allclose(executed(given_start, circuit, initial), want, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", ["x", "y", "sx", "h", "s"])
+def test_first_gates_on_far_qubits_are_absorbed_once(name: str) -> None:
+    circuit = qd.Circuit(8)
+    for q in range(8):
+        circuit.append(GATES[name], [q]).ry(0.3 + q, q)
+    for q in range(7):
+        circuit.cx(q, q + 1)
+    bits = kernels.lane_bits[1]
+    plan = make_plan(circuit, DOUBLE, [Level("cache", min(5, bits + 2), min(5, bits))], 3)
+    assert len(plan.folded) == 3
+    np.testing.assert_allclose(executed(plan, circuit), reference.state(circuit), atol=1e-13)
+
+
 def test_first_gates_of_every_kind_and_gates_that_cancel() -> None:
     # One-qubit gates on all qubits; rotations with identities, which act on one qubit of several; CX that cancel.
     circuit = qd.Circuit(9).gphase(0.3)
