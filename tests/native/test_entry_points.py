@@ -509,6 +509,13 @@ def row_kernels(dtype: str) -> dict[str, Wrong]:
             values=shapes,
             target=[np.ones((3, 4), dtype), np.ones((4, 3), dtype), np.ones((4, 8), dtype)[:, ::2]],
         ),
+        "column_sums": Wrong(
+            kernels.column_sums,
+            lambda: {"a": rows(), "threads": 1, "out": each(4)},
+            a=shapes[1:],
+            threads=[0, -1, 1 << 20],
+            out=columns,
+        ),
     }
 
 
@@ -535,6 +542,22 @@ def product_kernels() -> dict[str, Wrong]:
                 np.lib.stride_tricks.as_strided(matrices_of(50), (2, 3, 5), (64, 16, 4)),
             ],
         ),
+    }
+
+
+def words(*shape: int) -> np.ndarray:
+    return np.ones(shape, "uint64")
+
+
+def word_kernels() -> dict[str, Wrong]:
+    return {
+        "word_sums": Wrong(
+            kernels.word_sums,
+            lambda: {"a": words(3, 4), "along": words(3), "across": words(4)},
+            a=[words(2, 4), words(3, 5), words(4, 3).T, words(3, 4).astype("int64")],
+            along=[words(2), words(6)[::2], words(3).astype("float64")],
+            across=[words(3), words(8)[::2], words(4).astype("int64")],
+        )
     }
 
 
@@ -598,6 +621,7 @@ def tensor_kernels(dtype: str) -> dict[str, Wrong]:
     return {
         **row_kernels(dtype),
         **product_kernels(),
+        **word_kernels(),
         **window_kernels(dtype),
         "rational": Wrong(
             kernels.rational,

@@ -193,3 +193,12 @@ def test_what_kernels_refuse() -> None:
     with pytest.raises(ValueError, match=r"a row of out must have 9 numbers"):
         kernels.gather_windows(images, (2, 2), (1, 1), (0, 0), (1, 1), 0, np.zeros((4, 8), np.float32))
     assert math.isclose(float(rows.sum()), 0.0)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(0, 3), (1, 512), (7, 5), (13, 512)])
+def test_sums_of_words_along_rows_and_columns(rows: int, width: int) -> None:
+    a = np.random.default_rng(1).integers(0, 1 << 64, (rows, width), np.uint64)
+    along, across = np.ones(rows, np.uint64), np.ones(width, np.uint64)
+    kernels.word_sums(a, along, across)
+    np.testing.assert_array_equal(along, a.sum(axis=1))
+    np.testing.assert_array_equal(across, a.sum(axis=0))

@@ -12,6 +12,8 @@ from qdist.tensor.kernels import products
 
 RNG = np.random.default_rng(5)
 SIZES = [(1, 1, 1), (3, 40, 7), (12, 32, 512), (13, 33, 513), (100, 1100, 30), (205, 64, 1030), (64, 128, 32)]
+# Few rows and more steps than are laid out at once, the same with many rows, and few columns.
+SIZES += [(20, 300, 2100), (120, 40, 2100), (300, 9, 100)]
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -61,6 +63,21 @@ def test_a_number_depends_neither_on_threads_nor_on_what_is_beside_it() -> None:
         part = np.empty((rows, columns), np.float32)
         kernels.multiply(a[None, :rows], b[None, :, :columns], None, False, threads, part[None])
         np.testing.assert_array_equal(part, whole[:rows, :columns])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("m", "n"), [(0, 5), (1, 1), (130, 3), (65, 64), (1000, 517)])
+def test_sums_of_columns(dtype: str, m: int, n: int) -> None:
+    a = numbers(m, n).astype(dtype)
+    want = a.sum(axis=0, dtype=np.float64)
+    found = []
+    for threads in (1, 3):
+        found.append(np.full(n, np.nan, dtype))
+        kernels.column_sums(a, threads, found[-1])
+        np.testing.assert_allclose(found[-1], want, atol=8 * np.sqrt(m + 1) * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(products.column_sums(np, a), found[0])
+    np.testing.assert_allclose(products.column_sums(np, a.T), a.sum(axis=1, dtype=np.float64), atol=1e-4)
 
 
 def test_what_is_not_finite_stays_in_its_row_or_column() -> None:

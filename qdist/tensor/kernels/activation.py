@@ -91,7 +91,16 @@ def gelu_tanh_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
 
 
 def relu(xp: Any, a: Array) -> Any:
-    y = xp.maximum(a, 0)
+    y = xp.empty_like(a)
+    flat = flat_alike(xp, a, y)
+    if flat is None:
+        y = xp.maximum(a, 0)
+        return y, (y,)
+
+    def work(start: int, stop: int) -> None:
+        np.maximum(flat[0][start:stop], 0, out=flat[1][start:stop])
+
+    over_rows(np, work, a.size, 1)
     return y, (y,)
 
 

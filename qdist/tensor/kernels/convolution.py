@@ -16,6 +16,7 @@ from qdist.native import kernels
 
 from ..arrays import FLOAT32, FLOAT64, Array
 from ..threads import over_rows
+from .products import products
 
 Pair = tuple[int, int]
 
@@ -131,7 +132,7 @@ def conv2d(
     n = x.shape[0]
     columns, (oh, ow) = _columns(xp, x, weight.shape[2:], stride, padding, dilation)
     columns = columns.reshape(groups, -1, n * oh * ow)
-    y = xp.matmul(weight.reshape(groups, weight.shape[0] // groups, -1), columns)
+    y = products(xp, weight.reshape(groups, weight.shape[0] // groups, -1), columns)
     y = y.reshape(weight.shape[0], n, oh, ow)
     if bias:
         y += bias[0][:, None, None, None]
@@ -147,11 +148,11 @@ def conv2d_vjp(
     rows = xp.ascontiguousarray(g.transpose(1, 0, 2, 3)).reshape(groups, filters // groups, n * oh * ow)
     gx = gw = None
     if needs[0]:
-        parts = xp.matmul(weight.reshape(groups, filters // groups, -1).conj().swapaxes(1, 2), rows)
+        parts = products(xp, weight.reshape(groups, filters // groups, -1).conj().swapaxes(1, 2), rows)
         parts = parts.reshape(c * kh * kw, n * oh * ow)
         gx = _images(xp, parts, (n, c, h, w), (kh, kw), (oh, ow), stride, padding, dilation)
     if needs[1]:
-        gw = xp.matmul(rows, columns.conj().swapaxes(1, 2)).reshape(weight.shape)
+        gw = products(xp, rows, columns.conj().swapaxes(1, 2)).reshape(weight.shape)
     if len(needs) == 2:
         return gx, gw
     return gx, gw, (rows.sum(axis=-1).reshape(filters) if needs[2] else None)
@@ -173,7 +174,7 @@ def conv_transpose2d(
     n, c, h, w = x.shape
     _, each, kh, kw = weight.shape
     rows = xp.ascontiguousarray(x.transpose(1, 0, 2, 3)).reshape(groups, c // groups, n * h * w)
-    parts = xp.matmul(weight.reshape(groups, c // groups, -1).swapaxes(1, 2), rows)
+    parts = products(xp, weight.reshape(groups, c // groups, -1).swapaxes(1, 2), rows)
     parts = parts.reshape(groups * each, kh, kw, n, h, w).transpose(3, 0, 1, 2, 4, 5)
     size = [(m - 1) * s + d * (k - 1) + 1 + e for m, s, d, k, e in zip((h, w), stride, dilation, (kh, kw), extra)]
     padded = xp.zeros((groups * each, n, *size), x.dtype).transpose(1, 0, 2, 3)
@@ -200,10 +201,10 @@ def conv_transpose2d_vjp(
     columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(groups, -1, n * h * w)
     gx = gw = None
     if needs[0]:
-        gx = xp.matmul(weight.reshape(groups, c // groups, -1).conj(), columns)
+        gx = products(xp, weight.reshape(groups, c // groups, -1).conj(), columns)
         gx = gx.reshape(c, n, h, w).transpose(1, 0, 2, 3)
     if needs[1]:
-        gw = xp.matmul(rows.conj(), columns.swapaxes(1, 2)).reshape(weight.shape)
+        gw = products(xp, rows.conj(), columns.swapaxes(1, 2)).reshape(weight.shape)
     if len(needs) == 2:
         return gx, gw
     return gx, gw, (g.sum(axis=(0, 2, 3)) if needs[2] else None)

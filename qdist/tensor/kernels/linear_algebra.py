@@ -8,13 +8,13 @@ import numpy as np
 
 from ..arrays import Array
 from .arithmetic import conj
-from .products import product
+from .products import column_sums, product
 
 
 def matmul(xp: Any, a: Array, b: Array) -> Any:
-    if b.ndim == 2 and a.ndim > 2:
+    if b.ndim == 2 and a.ndim > 1:
         # One large product instead of a batch of small ones.
-        y = xp.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+        y = _product(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
         return y, (a, b)
     return xp.matmul(a, b), (a, b)
 
@@ -31,15 +31,15 @@ def matmul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     a2 = a[None, :] if a.ndim == 1 else a
     b2 = b[:, None] if b.ndim == 1 else b
     if needs[0]:
-        if b2.ndim == 2 and g.ndim > 2:
-            ga = xp.matmul(g.reshape(-1, g.shape[-1]), conj(b2).T).reshape(*g.shape[:-1], b2.shape[0])
+        if b2.ndim == 2:
+            ga = _product(xp, g.reshape(-1, g.shape[-1]), conj(b2).T).reshape(*g.shape[:-1], b2.shape[0])
         else:
             ga = xp.matmul(g, conj(b2).swapaxes(-1, -2))
         if a.ndim == 1:
             ga = ga[..., 0, :]
     if needs[1]:
-        if b2.ndim == 2 and a2.ndim > 2:
-            gb = xp.matmul(conj(a2).reshape(-1, a2.shape[-1]).T, g.reshape(-1, g.shape[-1]))
+        if b2.ndim == 2:
+            gb = _product(xp, conj(a2).reshape(-1, a2.shape[-1]).T, g.reshape(-1, g.shape[-1]))
         else:
             gb = xp.matmul(conj(a2).swapaxes(-1, -2), g)
         if b.ndim == 1:
@@ -50,26 +50,28 @@ def matmul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
 def linear(xp: Any, x: Array, weight: Array, *bias: Array) -> Any:
     """x @ weight.T + bias for x (..., in), weight (out, in) and an optional bias (out,)."""
     rows = x.reshape(-1, x.shape[-1])
-    if xp is np:
-        y = product(rows, weight.T, *bias)
-    else:
-        y = xp.matmul(rows, weight.T)
-        if bias:
-            y += bias[0]
+    y = _product(xp, rows, weight.T, *bias)
     return y.reshape(*x.shape[:-1], weight.shape[0]), (x, weight)
 
 
 def linear_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     x, weight = saved
     g2 = g.reshape(-1, g.shape[-1])
-    multiply = product if xp is np else xp.matmul
-    gx = multiply(g2, conj(weight)).reshape(x.shape) if needs[0] else None
-    gw = multiply(g2.T, conj(x).reshape(-1, x.shape[-1])) if needs[1] else None
+    gx = _product(xp, g2, conj(weight)).reshape(x.shape) if needs[0] else None
+    gw = _product(xp, g2.T, conj(x).reshape(-1, x.shape[-1])) if needs[1] else None
     if len(needs) == 2:
         return gx, gw
-    # A product with ones sums the columns on all cores; a strided sum would use one.
-    gb = xp.matmul(xp.ones(g2.shape[0], g2.dtype), g2) if needs[2] else None
-    return gx, gw, gb
+    return gx, gw, column_sums(xp, g2) if needs[2] else None
+
+
+def _product(xp: Any, a: Array, b: Array, *row: Array) -> Array:
+    """a (m, k) times b (k, n), plus a row in every row."""
+    if xp is np:
+        return product(a, b, *row)
+    y = xp.matmul(a, b)
+    if row:
+        y += row[0]
+    return y
 
 
 def einsum(xp: Any, *operands: Array, subscripts: str) -> Any:

@@ -1,26 +1,29 @@
 """Matrix products of NumPy arrays: by the kernel of this package where it is faster than the library behind NumPy.
 
-That is float32 on few threads. A number that the kernel gives does not depend on threads, nor on how many rows and
-columns there are beside it.
+That is float32 on few threads. Beside the time of a product itself counts that the library's threads wait for its next
+one in a busy loop, and keep those of this package from their cores. A number that the kernel gives does not depend on
+threads, nor on how many rows and columns there are beside it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from qdist.native import kernels, variant
 
-from ..arrays import FLOAT32, Array
+from ..arrays import FLOAT32, FLOAT64, Array
 from ..threads import num_threads
 
-__all__ = ["multiply", "product"]
+__all__ = ["column_sums", "multiply", "product", "products"]
 
 _VARIANTS = ("x86_64_v3", "x86_64_v4")
 """With registers for a tile of sums."""
 _THREADS = 4
 """At most: libraries divide products over many threads in more ways."""
-_LEAST = 32
-"""Rows of a product: with fewer, it takes as long to lay out what they are multiplied by."""
+_LEAST = 8
+"""Rows and columns of a product: with fewer, it takes as long to lay out what they are multiplied by."""
 
 
 def product(a: Array, b: Array, row: Array | None = None) -> Array:
@@ -32,6 +35,25 @@ def product(a: Array, b: Array, row: Array | None = None) -> Array:
         return y
     out = np.empty((a.shape[0], b.shape[1]), FLOAT32)
     kernels.multiply(a[None], b[None], row, False, num_threads(), out[None])
+    return out
+
+
+def products(xp: Any, a: Array, b: Array) -> Array:
+    """a (s, m, k) times b (s, k, n)."""
+    if xp is not np or not _natively(a, b):
+        return xp.matmul(a, b)
+    out = np.empty((*a.shape[:2], b.shape[2]), FLOAT32)
+    kernels.multiply(a, b, None, False, num_threads(), out)
+    return out
+
+
+def column_sums(xp: Any, a: Array) -> Array:
+    """The sum of the rows of a (m, n)."""
+    if xp is not np or a.dtype not in (FLOAT32, FLOAT64) or not a.flags.c_contiguous:
+        # A product with ones sums the columns on all cores; a strided sum would use one.
+        return xp.matmul(xp.ones(a.shape[0], a.dtype), a)
+    out = np.empty(a.shape[1], a.dtype)
+    kernels.column_sums(a, num_threads(), out)
     return out
 
 
@@ -47,4 +69,4 @@ def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
 
 def _natively(a: Array, b: Array) -> bool:
     few = num_threads() <= _THREADS and variant in _VARIANTS
-    return few and a.dtype == b.dtype == FLOAT32 and a.shape[-2] >= _LEAST
+    return few and a.dtype == b.dtype == FLOAT32 and min(a.shape[-2], b.shape[-1]) >= _LEAST

@@ -1,5 +1,5 @@
-// Kernels of the tensor package: products, chains of elementwise operations, rows, windows and pooling. All but products run
-// on the thread that calls them.
+// Kernels of the tensor package: products, chains of elementwise operations, rows, windows and pooling. All but products and
+// sums of columns run on the thread that calls them.
 #include <algorithm>
 
 #include "base/checks.hpp"
@@ -37,6 +37,21 @@ void multiply(Matrices<const float> a, Matrices<const float> b, std::optional<Ar
         qdist::multiply(threads, m, n, k, {a.data() + std::int64_t(q) * a.stride(0), a.stride(1), a.stride(2)},
                         {b.data() + std::int64_t(q) * b.stride(0), b.stride(1), b.stride(2)}, {row ? row->data() : nullptr, add},
                         out.data() + std::int64_t(q) * out.stride(0), std::size_t(out.stride(1)));
+}
+
+template <class Real>
+void column_sums(Rows<const Real> a, int threads, Array<Real> out) {
+    check_size(out.size(), a.shape(1), "out");
+    check_range(threads, 1, most_threads, "threads");
+    nb::gil_scoped_release release;
+    qdist::column_sums(threads, a.shape(0), a.shape(1), a.data(), out.data());
+}
+
+void word_sums(Rows<const std::uint64_t> a, Array<std::uint64_t> along, Array<std::uint64_t> across) {
+    check_size(along.size(), a.shape(0), "along");
+    check_size(across.size(), a.shape(1), "across");
+    nb::gil_scoped_release release;
+    qdist::word_sums(a.shape(0), a.shape(1), a.data(), along.data(), across.data());
 }
 
 void rational(Array<const float> x, Array<const float> times, float limit, std::vector<float> p, std::vector<float> q,
@@ -278,6 +293,7 @@ void bind(nb::module_& m) {
           "each window. out holds those from `first` on.");
     m.def("add_windows", &add_windows<Real>, exact("rows"), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, exact("x"),
           "Adds the rows of such a matrix to the numbers of x that they were made of.");
+    m.def("column_sums", &column_sums<Real>, exact("a"), "threads"_a, exact("out"), "out = the sum of the rows of a.");
     m.def("times_positive", &times_positive<Real>, exact("g"), exact("y"), exact("out"), "out = g * (y > 0).");
     m.def("adam", &adam<Real>, exact("p"), exact("g"), exact("m"), exact("v"), "beta1"_a, "beta2"_a, "root_scale"_a, "eps"_a,
           "rate"_a, "keep"_a, "decay"_a,
@@ -296,6 +312,8 @@ void bind_tensor(nb::module_& m) {
     using namespace qdist::bindings;
     m.def("multiply", &multiply, exact("a"), exact("b"), exact("row").none(), "add"_a, "threads"_a, exact("out"),
           "out = a b for stacks of matrices (.., m, k), (.., k, n), plus `row` in every row, and plus what out was with `add`.");
+    m.def("word_sums", &word_sums, exact("a"), exact("along"), exact("across"),
+          "along = the sum of each row, across = the sum of each column.");
     m.def("rational", &rational, exact("x"), exact("times"), "limit"_a, "p"_a, "q"_a, exact("out"),
           "out = times * (1/2 + x P(x^2) / Q(x^2)) with |x| at most limit; P and Q have six coefficients, lowest first.");
     bind<float>(m);

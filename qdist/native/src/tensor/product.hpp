@@ -43,6 +43,12 @@ inline constexpr std::size_t depth = 512, height = 16 * rows, width = 1024;
 inline constexpr std::size_t spread = depth + vector;
 // How many rows of a panel of b are asked for before they are used.
 inline constexpr std::size_t ahead = 4;
+// Steps for which all of one matrix is laid out, and columns for which few rows' thread lays out the other.
+inline constexpr std::size_t chunk = 4 * depth, group = 4 * columns;
+// Numbers of a that stay in the cache while columns go by.
+inline constexpr std::size_t kept = 1 << 17;
+// Multiplications that are worth waking another thread for.
+inline constexpr std::size_t work_of_a_thread = 1 << 18;
 
 // The first `rows` x `columns` numbers of out, of panels with `count` steps. Number (i, k) of a's is a[i * down + k * across].
 template <std::ptrdiff_t down, std::ptrdiff_t across>
@@ -116,74 +122,145 @@ inline void pack_rows(MatrixView a, std::size_t count, std::size_t filled, bool 
         }
 }
 
-// A tile that only `m` x `n` numbers of out have room for.
+// A tile of which only m x n numbers are wanted, or one that is turned: number (i, j) is then j rows down and i across in out, and
+// what is added to it is number i of the row.
 template <class Tile>
-void tile_at_edge(std::size_t m, std::size_t n, Addend addend, float* out, std::size_t step, Tile whole) {
+void tile_by_number(std::size_t m, std::size_t n, bool turned, Addend addend, float* out, std::size_t step, Tile whole) {
     alignas(64) float sums[rows * columns];
     whole(Addend{nullptr, false}, sums, columns);
-    for (std::size_t i = 0; i < m; ++i)
-        for (std::size_t j = 0; j < n; ++j) {
-            float sum = sums[i * columns + j];
-            if (addend.before) sum += out[i * step + j];
-            if (addend.row) sum += addend.row[j];
-            out[i * step + j] = sum;
+    const auto add = [&](std::size_t i, std::size_t j, float sum) {
+        if (addend.before) sum += out[i * step + j];
+        if (addend.row) sum += addend.row[j];
+        out[i * step + j] = sum;
+    };
+    if (turned)
+        for (std::size_t j = 0; j < n; ++j)
+            for (std::size_t i = 0; i < m; ++i) add(j, i, sums[i * columns + j]);
+    else
+        for (std::size_t i = 0; i < m; ++i)
+#pragma omp simd
+            for (std::size_t j = 0; j < n; ++j) add(i, j, sums[i * columns + j]);
+}
+
+// A product, as its tiles are computed. turned: what is written is its transpose.
+struct Task {
+    std::size_t m, n, k;
+    MatrixView a, b;
+    Addend addend;
+    float* out;
+    std::size_t step;
+    bool turned;
+
+    // Numbers of a row of a stay beside each other in its panels, if they are.
+    bool along() const { return a.across == 1; }
+
+    Task transposed() const {
+        return {n, m, k, {b.first, b.across, b.down}, {a.first, a.across, a.down}, addend, out, step, !turned};
+    }
+
+    // What it takes to lay out b, in numbers that are copied: from where they are apart, one takes as long as several.
+    std::size_t layout_cost() const { return k * n * (b.across == 1 ? 1 : 8) + (turned ? m * n : 0); }
+};
+
+// The numbers of rows i .. i + m and columns j .. j + n, of `deep` steps from step p on; a and b: their panels.
+inline void tiles(const Task& task, std::size_t i, std::size_t m, std::size_t j, std::size_t n, std::size_t p, std::size_t deep,
+                  const float* a, const float* b) {
+    for (std::size_t y = 0; y < n; y += columns)
+        for (std::size_t x = 0; x < m; x += rows) {
+            const auto whole = [&](Addend added, float* place, std::size_t apart) {
+                if (task.along())
+                    tile<std::ptrdiff_t(spread), 1>(deep, a + x * spread, b + y * deep, added, place, apart);
+                else
+                    tile<1, std::ptrdiff_t(rows)>(deep, a + x * spread, b + y * deep, added, place, apart);
+            };
+            const std::size_t down = task.turned ? j + y : i + x, across = task.turned ? i + x : j + y;
+            const Addend own{p == 0 && task.addend.row ? task.addend.row + across : nullptr, p > 0 || task.addend.before};
+            float* const place = task.out + down * task.step + across;
+            if (!task.turned && x + rows <= m && y + columns <= n)
+                whole(own, place, task.step);
+            else
+                tile_by_number(std::min(rows, m - x), std::min(columns, n - y), task.turned, own, place, task.step, whole);
         }
 }
 
-// Panels of m rows and n columns, one with each.
-inline void tiles(std::size_t m, std::size_t n, std::size_t count, const float* a, bool along, const float* b, Addend addend,
-                  float* out, std::size_t step) {
-    for (std::size_t j = 0; j < n; j += columns)
-        for (std::size_t i = 0; i < m; i += rows) {
-            const Addend own{addend.row ? addend.row + j : nullptr, addend.before};
-            const auto whole = [&](Addend added, float* place, std::size_t apart) {
-                if (along)
-                    tile<std::ptrdiff_t(spread), 1>(count, a + i * spread, b + j * count, added, place, apart);
-                else
-                    tile<1, std::ptrdiff_t(rows)>(count, a + i * spread, b + j * count, added, place, apart);
-            };
-            float* const place = out + i * step + j;
-            if (i + rows <= m && j + columns <= n)
-                whole(own, place, step);
-            else
-                tile_at_edge(std::min(rows, m - i), std::min(columns, n - j), own, place, step, whole);
+inline constexpr std::size_t up_to(std::size_t size, std::size_t grain) { return (size + grain - 1) / grain * grain; }
+
+// Many rows: b is laid out first, for all threads, and each takes rows.
+inline void by_rows(int threads, const Task& task) {
+    static thread_local AlignedVector<float> right, left;
+    // As many blocks for each thread, none with so many rows that its panels of a leave the cache, and several, of which others
+    // take some where a thread is late.
+    const std::size_t turns = std::max<std::size_t>(4, (task.m + threads * height - 1) / (threads * height));
+    const std::size_t shares = threads > 1 ? threads * turns : (task.m + height - 1) / height;
+    const std::size_t high = up_to((task.m + shares - 1) / shares, rows), blocks = (task.m + high - 1) / high;
+    for (std::size_t j = 0; j < task.n; j += width)
+        for (std::size_t p = 0; p == 0 || p < task.k; p += chunk) {
+            const std::size_t wide = std::min(width, task.n - j), panels = (wide + columns - 1) / columns;
+            const std::size_t last = std::min(p + chunk, task.k);
+            // Behind the last panel, what is asked for ahead.
+            right.resize(std::max(right.size(), (panels * (last - p) + ahead) * columns));
+            float* const packed = right.data();
+            run_on_threads(threads, panels, [&](Pieces& pieces) {
+                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next())
+                    for (std::size_t r = p; r < last; r += depth) {
+                        const std::size_t deep = std::min(depth, last - r);
+                        pack_columns(task.b.from(r, j + q * columns), deep, std::min(columns, wide - q * columns),
+                                     packed + columns * (panels * (r - p) + q * deep));
+                    }
+            });
+            run_on_threads(threads, blocks, [&](Pieces& pieces) {
+                left.resize(std::max(left.size(), (height + rows) * spread));
+                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
+                    const std::size_t i = q * high, tall = std::min(high, task.m - i);
+                    for (std::size_t r = p; r == p || r < last; r += depth) {
+                        const std::size_t deep = std::min(depth, last - r);
+                        pack_rows(task.a.from(i, r), deep, tall, task.along(), left.data());
+                        tiles(task, i, tall, j, wide, r, deep, left.data(), packed + columns * panels * (r - p));
+                    }
+                }
+            });
         }
+}
+
+// Few rows: a is laid out first, and each thread takes columns.
+inline void by_columns(int threads, const Task& task) {
+    static thread_local AlignedVector<float> right, left;
+    const std::size_t tall = up_to(task.m, rows), groups = (task.n + group - 1) / group;
+    for (std::size_t p = 0; p == 0 || p < task.k; p += chunk) {
+        const std::size_t last = std::min(p + chunk, task.k), layers = std::max<std::size_t>(1, (last - p + depth - 1) / depth);
+        left.resize(std::max(left.size(), (layers * tall + rows) * spread));
+        float* const packed = left.data();
+        for (std::size_t q = 0; q < layers; ++q)
+            pack_rows(task.a.from(0, p + q * depth), std::min(depth, last - p - q * depth), task.m, task.along(),
+                      packed + q * tall * spread);
+        run_on_threads(threads, groups, [&](Pieces& pieces) {
+            right.resize(std::max(right.size(), depth * group + ahead * columns));
+            for (std::size_t g = pieces.next(); g != Pieces::none; g = pieces.next()) {
+                const std::size_t j = g * group, wide = std::min(group, task.n - j);
+                for (std::size_t q = 0; q < layers; ++q) {
+                    const std::size_t r = p + q * depth, deep = std::min(depth, last - r);
+                    for (std::size_t y = 0; y < wide; y += columns)
+                        pack_columns(task.b.from(r, j + y), deep, std::min(columns, wide - y), right.data() + y * deep);
+                    tiles(task, 0, task.m, j, wide, r, deep, packed + q * tall * spread, right.data());
+                }
+            }
+        });
+    }
 }
 
 }  // namespace product
 
-// out (m, n), whose rows are `step` numbers apart, = a (m, k) b (k, n) + what is added, on so many threads.
+// out (m, n), whose rows are `step` numbers apart, = a (m, k) b (k, n) + what is added, on up to so many threads.
 inline void multiply(int threads, std::size_t m, std::size_t n, std::size_t k, MatrixView a, MatrixView b, Addend addend,
                      float* out, std::size_t step) {
     using namespace product;
-    static thread_local AlignedVector<float> right, left;
-    // Each thread has some rows, and no thread so many that its panels of a leave the cache.
-    const std::size_t each = (m + std::size_t(threads) - 1) / std::size_t(threads);
-    const std::size_t high = std::min(height, (each + rows - 1) / rows * rows), blocks = (m + high - 1) / high;
-    const bool along = a.across == 1;
-    for (std::size_t j = 0; j < n; j += width) {
-        const std::size_t wide = std::min(width, n - j), panels = (wide + columns - 1) / columns;
-        for (std::size_t p = 0; p == 0 || p < k; p += depth) {
-            const std::size_t deep = std::min(depth, k - p);
-            // What is asked for ahead lies behind the last panel too.
-            right.resize(std::max(right.size(), (panels * deep + ahead) * columns));
-            float* const packed = right.data();
-            run_on_threads(threads, panels, [&](Pieces& pieces) {
-                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next())
-                    pack_columns(b.from(p, j + q * columns), deep, std::min(columns, wide - q * columns),
-                                 packed + q * columns * deep);
-            });
-            const Addend now{p == 0 && addend.row ? addend.row + j : nullptr, p > 0 || addend.before};
-            run_on_threads(threads, blocks, [&](Pieces& pieces) {
-                left.resize(std::max(left.size(), (high + rows) * spread));
-                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
-                    const std::size_t i = q * high, tall = std::min(high, m - i);
-                    pack_rows(a.from(i, p), deep, tall, along, left.data());
-                    tiles(tall, wide, deep, left.data(), along, packed, now, out + i * step + j, step);
-                }
-            });
-        }
-    }
+    const Task given{m, n, k, a, b, addend, out, step, false}, other = given.transposed();
+    const Task& task = other.layout_cost() < given.layout_cost() ? other : given;
+    threads = int(std::min<std::size_t>(threads, 1 + m * n * k / work_of_a_thread));
+    if (task.m * std::min(task.k, chunk) <= kept)
+        by_columns(threads, task);
+    else
+        by_rows(threads, task);
 }
 
 }  // namespace qdist

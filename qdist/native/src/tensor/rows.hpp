@@ -1,4 +1,5 @@
-// Softmax, cross entropy and layer norm of rows of numbers, their derivatives, and sums of rows: a row is read from memory once.
+// Softmax, cross entropy and layer norm of rows of numbers, their derivatives, and sums of rows and columns: a row is read from
+// memory once.
 //
 // Loops over a row are reductions that OpenMP's `simd` lets compilers split into lanes. NaNs reach the whole row.
 #pragma once
@@ -10,6 +11,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/pool.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
@@ -196,6 +198,53 @@ void add_rows(std::size_t rows, std::size_t width, const Integer* places, const 
         Real* const sum = target + std::size_t(places[r]) * width;
 #pragma omp simd
         for (std::size_t k = 0; k < width; ++k) sum[k] += values[k];
+    }
+}
+
+// out = the sum of all rows, on up to so many threads, each of which has columns of its own. 64 rows at a time are added up first,
+// so that rounding errors of many rows do not add up.
+template <class Real>
+void column_sums(int threads, std::size_t rows, std::size_t width, const Real* a, Real* out) {
+    constexpr std::size_t columns = 256 / sizeof(Real), together = 64, numbers_of_a_thread = 1 << 15;
+    threads = int(std::min<std::size_t>(threads, 1 + rows * width / numbers_of_a_thread));
+    run_on_threads(threads, (width + columns - 1) / columns, [&](Pieces& pieces) {
+        for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
+            const std::size_t first = q * columns, wide = std::min(columns, width - first);
+            Real sums[columns] = {};
+            for (std::size_t r = 0; r < rows; r += together) {
+                Real some[columns] = {};
+                for (std::size_t i = r; i < std::min(rows, r + together); ++i) {
+                    const Real* const row = a + i * width + first;
+                    if (wide == columns)
+#pragma omp simd
+                        for (std::size_t k = 0; k < columns; ++k) some[k] += row[k];
+                    else
+                        for (std::size_t k = 0; k < wide; ++k) some[k] += row[k];
+                }
+                for (std::size_t k = 0; k < columns; ++k) sums[k] += some[k];
+            }
+            std::copy(sums, sums + wide, out + first);
+        }
+    });
+}
+
+// The sums of a matrix of words along its rows and along its columns, whatever overflows; four rows at a time.
+inline void word_sums(std::size_t rows, std::size_t width, const std::uint64_t* a, std::uint64_t* along, std::uint64_t* across) {
+    std::fill(across, across + width, 0);
+    std::size_t r = 0;
+    for (; r + 4 <= rows; r += 4, a += 4 * width) {
+        const std::uint64_t *const b = a + width, *const c = b + width, *const d = c + width;
+        std::uint64_t sums[4] = {};
+#pragma omp simd reduction(+ : sums)
+        for (std::size_t k = 0; k < width; ++k) {
+            sums[0] += a[k], sums[1] += b[k], sums[2] += c[k], sums[3] += d[k];
+            across[k] += (a[k] + b[k]) + (c[k] + d[k]);
+        }
+        std::copy(sums, sums + 4, along + r);
+    }
+    for (; r < rows; ++r, a += width) {
+        along[r] = 0;
+        for (std::size_t k = 0; k < width; ++k) along[r] += a[k], across[k] += a[k];
     }
 }
 
