@@ -87,10 +87,12 @@ def rational(
     p: Sequence[float],
     q: Sequence[float],
     out: _Vector[np.float32],
+    threads: int = 1,
 ) -> None: ...
 def word_sums(a: _Rows[np.uint64], along: _Vector[np.uint64], across: _Vector[np.uint64]) -> None: ...
-def column_sums(a: _Rows[_R], threads: int, out: _Vector[_R]) -> None: ...
-def times_positive(g: _Vector[_R], y: _Vector[_R], out: _Vector[_R]) -> None: ...
+def column_sums(a: _Rows[_R], out: _Vector[_R], threads: int = 1) -> None: ...
+def positive(a: _Vector[_R], out: _Vector[_R], threads: int = 1) -> None: ...
+def times_positive(g: _Vector[_R], y: _Vector[_R], out: _Vector[_R], threads: int = 1) -> None: ...
 def adam(
     p: _Vector[_R],
     g: _Vector[_R],
@@ -103,11 +105,16 @@ def adam(
     rate: float,
     keep: float,
     decay: float,
+    threads: int = 1,
 ) -> None: ...
-def softmax(a: _Rows[_R], scale: float, queries: int, first: int, out: _Rows[_R]) -> None: ...
-def softmax_back(g: _Rows[_R], y: _Rows[_R], scale: float, out: _Rows[_R]) -> None: ...
-def cross_entropy(a: _Rows[_R], targets: _Vector[np.int64], p: _Rows[_R], loss: _Vector[_R]) -> None: ...
-def cross_entropy_back(g: _Vector[_R], p: _Rows[_R], targets: _Vector[np.int64], out: _Rows[_R]) -> None: ...
+def softmax(a: _Rows[_R], scale: float, queries: int, out: _Rows[_R], threads: int = 1) -> None: ...
+def softmax_back(g: _Rows[_R], y: _Rows[_R], scale: float, out: _Rows[_R], threads: int = 1) -> None: ...
+def cross_entropy(
+    a: _Rows[_R], targets: _Vector[np.int64], p: _Rows[_R], loss: _Vector[_R], threads: int = 1
+) -> None: ...
+def cross_entropy_back(
+    g: _Vector[_R], p: _Rows[_R], targets: _Vector[np.int64], out: _Rows[_R], threads: int = 1
+) -> None: ...
 def layer_norm(
     x: _Rows[_R],
     weight: _Vector[_R] | None,
@@ -116,6 +123,7 @@ def layer_norm(
     hat: _Rows[_R],
     rstd: _Vector[_R],
     out: _Rows[_R],
+    threads: int = 1,
 ) -> None: ...
 def layer_norm_back(
     g: _Rows[_R],
@@ -125,6 +133,7 @@ def layer_norm_back(
     out: _Rows[_R],
     weight_sum: _Vector[_R],
     bias_sum: _Vector[_R],
+    threads: int = 1,
 ) -> None: ...
 def add_rows(places: _Vector[np.int64], values: _Rows[_R], target: _Rows[_R]) -> None: ...
 def gather_windows(
@@ -133,8 +142,8 @@ def gather_windows(
     stride: tuple[int, int],
     padding: tuple[int, int],
     dilation: tuple[int, int],
-    first: int,
     out: _Rows[_R],
+    threads: int = 1,
 ) -> None: ...
 def add_windows(
     rows: _Rows[_R],
@@ -143,12 +152,23 @@ def add_windows(
     padding: tuple[int, int],
     dilation: tuple[int, int],
     x: _Images[_R],
+    threads: int = 1,
 ) -> None: ...
 def max_pool(
-    x: _Images[_R], kernel: tuple[int, int], stride: tuple[int, int], best: _Images[_R], winner: _Images[np.uint8]
+    x: _Images[_R],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    best: _Images[_R],
+    winner: _Images[np.uint8],
+    threads: int = 1,
 ) -> None: ...
 def max_pool_back(
-    g: _Images[_R], winner: _Images[np.uint8], kernel: tuple[int, int], stride: tuple[int, int], x: _Images[_R]
+    g: _Images[_R],
+    winner: _Images[np.uint8],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    x: _Images[_R],
+    threads: int = 1,
 ) -> None: ...
 
 # Sums of Pauli strings (bind/pauli.cpp)

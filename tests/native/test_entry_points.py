@@ -452,11 +452,10 @@ def row_kernels(dtype: str) -> dict[str, Wrong]:
     return {
         "softmax": Wrong(
             kernels.softmax,
-            lambda: {"a": rows(), "scale": 1.0, "queries": 3, "first": 0, "out": rows()},
+            lambda: {"a": rows(), "scale": 1.0, "queries": 3, "out": rows()},
             a=shapes,
             out=shapes,
             queries=[-1],
-            first=[-1],
         ),
         "softmax_back": Wrong(
             kernels.softmax_back,
@@ -581,9 +580,8 @@ def window_kernels(dtype: str) -> dict[str, Wrong]:
     return {
         "gather_windows": Wrong(
             kernels.gather_windows,
-            lambda: {"x": images(), **pairs, "first": 0, "out": rows()},
-            first=[1, -1, 9],
-            out=[rows(9, 36), rows(8, 35), rows(36, 8).T],
+            lambda: {"x": images(), **pairs, "out": rows()},
+            out=[rows(9, 36), rows(7, 36), rows(8, 35), rows(36, 8).T],
             **wrong,
         ),
         "add_windows": Wrong(
@@ -639,6 +637,7 @@ def tensor_kernels(dtype: str) -> dict[str, Wrong]:
             q=[six[1:], [*six, 1.0], []],
             out=singles,
         ),
+        "positive": Wrong(kernels.positive, lambda: {"a": numbers(), "out": numbers()}, a=lengths, out=lengths),
         "times_positive": Wrong(
             kernels.times_positive,
             lambda: {"g": numbers(), "y": numbers(), "out": numbers()},
@@ -994,6 +993,21 @@ def test_wrong_calls_are_refused(dtype: str, name: str) -> None:
             # TypeError: what nanobind itself refuses, as a negative number for an unsigned one.
             continue
         pytest.fail(f"{name} takes {what}")
+
+
+def test_tensor_kernels_refuse_threads_that_cannot_be() -> None:
+    table = {**row_kernels("float32"), **window_kernels("float32"), **tensor_kernels("float32")}
+    for name in (
+        "add_rows",
+        "word_sums",
+        "multiply",
+    ):  # The first two run on one thread, of the last it is in the table.
+        table.pop(name, None)
+    for wrong in table.values():
+        for threads in (0, -1, 1 << 20):
+            with pytest.raises(ValueError, match="threads"):
+                wrong.call(**{**wrong.right(), "threads": threads})
+        wrong.call(**{**wrong.right(), "threads": 2})
 
 
 @pytest.mark.parametrize(

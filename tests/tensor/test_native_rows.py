@@ -43,7 +43,7 @@ def test_exponentials_are_exact_to_their_last_digits_and_small_ones_vanish(dtype
     x = -np.concatenate([np.geomspace(1e-6, 80, 999), [200.0, 1000.0, np.inf]]).astype(dtype)
     rows = np.stack([x, np.zeros_like(x)], axis=1)
     out = np.empty_like(rows)
-    kernels.softmax(rows, 1.0, 0, 0, out)
+    kernels.softmax(rows, 1.0, 0, out)
     exact = np.exp(x.astype(np.float64))
     np.testing.assert_allclose(out[:999, 0], (exact / (1 + exact))[:999], rtol=8 * np.finfo(dtype).eps)
     np.testing.assert_allclose(out[999:, 0], exact[999:], atol=1e-38)
@@ -182,16 +182,16 @@ def test_convolution_and_its_derivatives(
 def test_what_kernels_refuse() -> None:
     rows, out = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
     with pytest.raises(ValueError, match=r"out must have 2 numbers; got 1"):
-        kernels.softmax(rows, 1.0, 0, 0, out[:1])
+        kernels.softmax(rows, 1.0, 0, out[:1])
     with pytest.raises(ValueError, match=r"a target must be from 0 to 2; got 3"):
         kernels.cross_entropy(rows, np.array([0, 3]), out, np.zeros(2, np.float32))
     with pytest.raises(ValueError, match=r"weight and bias come together"):
         kernels.layer_norm(rows, np.ones(3, np.float32), None, 1e-5, out, np.zeros(2, np.float32), out.copy())
     images = np.zeros((1, 1, 4, 4), np.float32)
     with pytest.raises(ValueError, match=r"a window that spans 5 does not fit 4 numbers"):
-        kernels.gather_windows(images, (5, 1), (1, 1), (0, 0), (1, 1), 0, np.zeros((5, 0), np.float32))
+        kernels.gather_windows(images, (5, 1), (1, 1), (0, 0), (1, 1), np.zeros((5, 0), np.float32))
     with pytest.raises(ValueError, match=r"a row of out must have 9 numbers"):
-        kernels.gather_windows(images, (2, 2), (1, 1), (0, 0), (1, 1), 0, np.zeros((4, 8), np.float32))
+        kernels.gather_windows(images, (2, 2), (1, 1), (0, 0), (1, 1), np.zeros((4, 8), np.float32))
     assert math.isclose(float(rows.sum()), 0.0)
 
 
@@ -202,3 +202,41 @@ def test_sums_of_words_along_rows_and_columns(rows: int, width: int) -> None:
     kernels.word_sums(a, along, across)
     np.testing.assert_array_equal(along, a.sum(axis=1))
     np.testing.assert_array_equal(across, a.sum(axis=0))
+
+
+def each_on(threads: int) -> list[np.ndarray]:
+    """What kernels give for arrays of several blocks, on so many threads."""
+    rng = np.random.default_rng(2)
+    found = []
+
+    def new(*shape: int) -> np.ndarray:
+        found.append(np.zeros(shape, np.float32))
+        return found[-1]
+
+    flat, rows = rng.normal(size=(4, 100_003)).astype("f"), rng.normal(size=(2, 500, 300)).astype("f")
+    weight, targets = rng.normal(size=300).astype("f"), rng.integers(0, 300, 500)
+    kernels.positive(flat[0], new(100_003), threads)
+    kernels.times_positive(flat[0], flat[1], new(100_003), threads)
+    state = [new(100_003) for _ in range(3)]
+    kernels.adam(state[0], flat[1], state[1], state[2], 0.9, 0.99, 1.0, 1e-8, 0.1, 1.0, 0.01, threads)
+    kernels.softmax(rows[0], 0.5, 250, new(500, 300), threads)
+    kernels.softmax_back(rows[0], rows[1], 0.5, new(500, 300), threads)
+    kernels.cross_entropy(rows[0], targets, new(500, 300), new(500), threads)
+    kernels.cross_entropy_back(flat[0, :500].copy(), rows[1], targets, new(500, 300), threads)
+    kernels.layer_norm(rows[0], weight, weight, 1e-5, new(500, 300), new(500), new(500, 300), threads)
+    kernels.layer_norm_back(rows[0], rows[1], flat[0, :500].copy(), weight, new(500, 300), new(300), new(300), threads)
+    images = rng.normal(size=(3, 40, 30, 32)).astype("f")
+    kernels.gather_windows(images, (3, 2), (2, 1), (1, 0), (1, 2), new(18, 40 * 15 * 30), threads)
+    kernels.add_windows(found[-1], (3, 2), (2, 1), (1, 0), (1, 2), new(3, 40, 30, 32), threads)
+    places = np.zeros((3, 40, 15, 16), np.uint8)
+    kernels.max_pool(images, (2, 2), (2, 2), new(3, 40, 15, 16), places, threads)
+    kernels.max_pool_back(found[-1], places, (2, 2), (2, 2), new(3, 40, 30, 32), threads)
+    return found
+
+
+def test_threads_change_no_bit() -> None:
+    alone = each_on(1)
+    assert all(a.any() for a in alone)
+    for threads in (2, 5):
+        for a, b in zip(alone, each_on(threads), strict=True):
+            np.testing.assert_array_equal(a, b)

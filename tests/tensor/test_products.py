@@ -73,7 +73,7 @@ def test_sums_of_columns(dtype: str, m: int, n: int) -> None:
     found = []
     for threads in (1, 3):
         found.append(np.full(n, np.nan, dtype))
-        kernels.column_sums(a, threads, found[-1])
+        kernels.column_sums(a, found[-1], threads)
         np.testing.assert_allclose(found[-1], want, atol=8 * np.sqrt(m + 1) * np.finfo(dtype).eps)
     np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(products.column_sums(np, a), found[0])

@@ -11,7 +11,7 @@ from qdist.native import kernels
 
 from .. import random
 from ..arrays import FLOAT32, FLOAT64, Array, flat_alike
-from ..threads import over_rows
+from ..threads import num_threads
 
 # x P(x^2) / Q(x^2), fitted to minimise the largest error over |x| <= limit, for float32 only:
 # the normal distribution function minus 1/2 (error 4e-9), and the slope of gelu minus 1/2 (error 1.4e-7).
@@ -31,12 +31,7 @@ _exact_erf = np.frompyfunc(math.erf, 1, 1)
 def _rational(x: Array, fit: Any, out: Array, times: Array) -> None:
     """out = times * (1/2 + x P(x^2) / Q(x^2)), with x kept within the fit's limit."""
     limit, p, q = fit
-    flat_x, flat_out, flat_times = x.reshape(-1), out.reshape(-1), times.reshape(-1)
-
-    def work(start: int, stop: int) -> None:
-        kernels.rational(flat_x[start:stop], flat_times[start:stop], limit, p, q, flat_out[start:stop])
-
-    over_rows(np, work, flat_x.size, 1)
+    kernels.rational(x.reshape(-1), times.reshape(-1), limit, p, q, out.reshape(-1), num_threads())
 
 
 def erf(xp: Any, a: Array) -> Any:
@@ -96,11 +91,7 @@ def relu(xp: Any, a: Array) -> Any:
     if flat is None:
         y = xp.maximum(a, 0)
         return y, (y,)
-
-    def work(start: int, stop: int) -> None:
-        np.maximum(flat[0][start:stop], 0, out=flat[1][start:stop])
-
-    over_rows(np, work, a.size, 1)
+    kernels.positive(flat[0], flat[1], num_threads())
     return y, (y,)
 
 
@@ -110,12 +101,7 @@ def relu_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     flat = flat_alike(xp, g, y, out)
     if flat is None:
         return (g * (y > 0),)
-    flat_g, flat_y, flat_out = flat
-
-    def work(start: int, stop: int) -> None:
-        kernels.times_positive(flat_g[start:stop], flat_y[start:stop], flat_out[start:stop])
-
-    over_rows(np, work, y.size, 1)
+    kernels.times_positive(flat[0], flat[1], flat[2], num_threads())
     return (out,)
 
 
@@ -164,31 +150,26 @@ def softmax_rows(xp: Any, a: Array, out: Array, scale: float = 1.0, causal: bool
     width = a.shape[-1]
     rows_a, rows_out = a.reshape(-1, width), out.reshape(-1, width)
     queries = a.shape[-2] if causal else 0
-    if xp is not np:
-        _softmax(xp, rows_a, rows_out, scale, queries, 0)
-        return
-
-    def work(start: int, stop: int) -> None:
-        softmax_block(rows_a[start:stop], rows_out[start:stop], scale, queries, start)
-
-    over_rows(np, work, rows_a.shape[0], width)
-
-
-def softmax_block(block: Array, result: Array, scale: float = 1.0, queries: int = 0, first: int = 0) -> None:
-    """Softmax of scale * each row of a NumPy array, on this thread; result may be block. A row of -inf alone becomes
-    zeros. queries: where rows, numbered from `first`, are queries (row % queries) that see keys up to themselves + keys
-    - queries; 0 where they see all."""
-    if natively(np, block, result):
-        kernels.softmax(block, scale, queries, first, result)
+    if xp is np:
+        softmax_block(rows_a, rows_out, scale, queries, num_threads())
     else:
-        _softmax(np, block, result, scale, queries, first)
+        _softmax(xp, rows_a, rows_out, scale, queries)
 
 
-def _softmax(xp: Any, a: Array, out: Array, scale: float, queries: int, first: int) -> None:
+def softmax_block(block: Array, result: Array, scale: float = 1.0, queries: int = 0, threads: int = 1) -> None:
+    """Softmax of scale * each row of a NumPy array; result may be block. A row of -inf alone becomes zeros. queries:
+    where rows are queries (row % queries) that see keys up to themselves + keys - queries; 0 where they see all."""
+    if natively(np, block, result):
+        kernels.softmax(block, scale, queries, result, threads)
+    else:
+        _softmax(np, block, result, scale, queries)
+
+
+def _softmax(xp: Any, a: Array, out: Array, scale: float, queries: int) -> None:
     a = a if scale == 1.0 else a * a.dtype.type(scale)
     if queries:
         rows, width = a.shape
-        last = (first + xp.arange(rows)) % queries + width - queries
+        last = xp.arange(rows) % queries + width - queries
         a = xp.where(xp.arange(width) <= last[:, None], a, a.dtype.type(-float("inf")))
     top = xp.max(a, axis=-1, keepdims=True)
     # NaNs stay, for the whole row to be one.
@@ -209,21 +190,17 @@ def softmax(xp: Any, a: Array, axis: int) -> Any:
 def softmax_back_rows(xp: Any, g: Array, y: Array, out: Array, scale: float = 1.0) -> None:
     """out = scale y (g - <g, y>) over the last axis, for a softmax y with the cotangent g; out may be g."""
     width = y.shape[-1]
-    if xp is not np:
+    if xp is np:
+        rows_g, rows_y, rows_out = (a.reshape(-1, width) for a in (g, y, out))
+        softmax_back_block(rows_g, rows_y, rows_out, scale, num_threads())
+    else:
         _softmax_back(xp, g, y, out, scale)
-        return
-    rows_g, rows_y, rows_out = (a.reshape(-1, width) for a in (g, y, out))
-
-    def work(start: int, stop: int) -> None:
-        softmax_back_block(rows_g[start:stop], rows_y[start:stop], rows_out[start:stop], scale)
-
-    over_rows(np, work, rows_y.shape[0], width)
 
 
-def softmax_back_block(g: Array, y: Array, out: Array, scale: float) -> None:
-    """The same for rows of NumPy arrays, on this thread."""
+def softmax_back_block(g: Array, y: Array, out: Array, scale: float, threads: int = 1) -> None:
+    """The same for rows of NumPy arrays."""
     if natively(np, g, y, out):
-        kernels.softmax_back(g, y, scale, out)
+        kernels.softmax_back(g, y, scale, out, threads)
     else:
         _softmax_back(np, g, y, out, scale)
 
@@ -256,11 +233,7 @@ def cross_entropy(xp: Any, logits: Array, targets: Array) -> Any:
     if natively(xp, logits) and logits.size:
         p, loss = np.empty_like(logits), np.empty(targets.size, logits.dtype)
         places = np.ascontiguousarray(targets, np.int64)
-
-        def work(start: int, stop: int) -> None:
-            kernels.cross_entropy(logits[start:stop], places[start:stop], p[start:stop], loss[start:stop])
-
-        over_rows(np, work, *logits.shape)
+        kernels.cross_entropy(logits, places, p, loss, num_threads())
         return loss, (p, places)
     logp = log_softmax(xp, logits, -1)[0]
     return -logp[xp.arange(targets.size), targets], (xp.exp(logp), targets)
@@ -270,11 +243,7 @@ def cross_entropy_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     p, targets = saved
     if natively(xp, p, g) and targets.dtype == np.int64 and p.size:
         out = np.empty_like(p)
-
-        def work(start: int, stop: int) -> None:
-            kernels.cross_entropy_back(g[start:stop], p[start:stop], targets[start:stop], out[start:stop])
-
-        over_rows(np, work, *p.shape)
+        kernels.cross_entropy_back(g, p, targets, out, num_threads())
         return out, None
     grad = p.copy()
     grad[xp.arange(targets.size), targets] -= 1

@@ -15,7 +15,7 @@ import numpy as np
 from qdist.native import kernels
 
 from ..arrays import FLOAT32, FLOAT64, Array
-from ..threads import over_rows
+from ..threads import num_threads
 from .products import products
 
 Pair = tuple[int, int]
@@ -89,11 +89,7 @@ def _columns(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair, dilat
     c, n, h, w = images.shape
     oh, ow = (output_size(m, k, s, p, d) for m, k, s, p, d in zip((h, w), kernel, stride, padding, dilation))
     columns = np.empty((c * kernel[0] * kernel[1], n * oh * ow), x.dtype)
-
-    def work(start: int, stop: int) -> None:
-        kernels.gather_windows(images, kernel, stride, padding, dilation, start, columns[start:stop])
-
-    over_rows(np, work, *columns.shape)
+    kernels.gather_windows(images, kernel, stride, padding, dilation, columns, num_threads())
     return columns, (oh, ow)
 
 
@@ -111,13 +107,7 @@ def _images(
     n, c, h, w = shape
     if _windows_natively(xp, parts):
         images = np.zeros((c, n, h, w), parts.dtype)
-        window = kernel[0] * kernel[1]
-
-        def work(start: int, stop: int) -> None:
-            rows = parts[start * window : stop * window]
-            kernels.add_windows(rows, kernel, stride, padding, dilation, images[start:stop])
-
-        over_rows(np, work, c, parts.size // c)
+        kernels.add_windows(parts, kernel, stride, padding, dilation, images, num_threads())
         return images.transpose(1, 0, 2, 3)
     padded = xp.zeros((c, n, h + 2 * padding[0], w + 2 * padding[1]), parts.dtype).transpose(1, 0, 2, 3)
     windows = parts.reshape(c, *kernel, n, *outputs).transpose(3, 0, 1, 2, 4, 5)
@@ -225,11 +215,7 @@ def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> 
         c, n, h, w = images.shape
         size = output_size(h, kernel[0], stride[0], 0), output_size(w, kernel[1], stride[1], 0)
         largest, places = np.empty((c, n, *size), x.dtype), np.empty((c, n, *size), np.uint8)
-
-        def work(start: int, stop: int) -> None:
-            kernels.max_pool(images[start:stop], kernel, stride, largest[start:stop], places[start:stop])
-
-        over_rows(np, work, c, n * h * w)
+        kernels.max_pool(images, kernel, stride, largest, places, num_threads())
         return largest.transpose(1, 0, 2, 3), (x.shape, places.transpose(1, 0, 2, 3))
     windows = _windows(xp, padded, kernel, stride, (1, 1))
     best = windows[:, :, 0, 0].copy(order="K")
@@ -251,11 +237,7 @@ def max_pool2d_vjp(xp: Any, g: Array, saved: Any, needs: Any, kernel: Pair, stri
         images, outputs, places = (a.transpose(1, 0, 2, 3) for a in (padded, g, winner))
         if outputs.strides[3] != outputs.itemsize:
             outputs = np.ascontiguousarray(outputs)
-
-        def work(start: int, stop: int) -> None:
-            kernels.max_pool_back(outputs[start:stop], places[start:stop], kernel, stride, images[start:stop])
-
-        over_rows(np, work, c, n * h * w)
+        kernels.max_pool_back(outputs, places, kernel, stride, images, num_threads())
         return (_crop(padded, padding),)
     oh, ow = g.shape[2:]
     apart = stride[0] >= kernel[0] and stride[1] >= kernel[1]

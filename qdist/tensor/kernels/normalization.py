@@ -10,7 +10,7 @@ import numpy as np
 from qdist.native import kernels
 
 from ..arrays import Array
-from ..threads import over_rows
+from ..threads import num_threads, over_rows
 from .activation import natively
 
 
@@ -26,13 +26,12 @@ def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
     out = xp.empty_like(source)
     rstd = xp.empty((source.shape[0], 1), x.dtype)
     weight, bias = (a.reshape(width) for a in affine) if affine else (None, None)
-    native = natively(xp, source, *(a.reshape(width) for a in affine)) and source.size > 0
+    saved = hat, rstd, weight, tuple(a.shape for a in affine)
+    if natively(xp, source, *(a.reshape(width) for a in affine)) and source.size > 0:
+        kernels.layer_norm(source, weight, bias, eps, hat, rstd[:, 0], out, num_threads())
+        return out.reshape(x.shape), saved
 
     def work(start: int, stop: int) -> None:
-        if native:
-            rows = slice(start, stop)
-            kernels.layer_norm(source[rows], weight, bias, eps, hat[rows], rstd[rows, 0], out[rows])
-            return
         h = hat[start:stop]
         xp.subtract(source[start:stop], source[start:stop].mean(axis=1, keepdims=True), out=h)
         r = 1 / xp.sqrt(xp.einsum("ij,ij->i", h, h) / width + eps)
@@ -45,7 +44,7 @@ def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
             out[start:stop] += bias
 
     over_rows(xp, work, source.shape[0], width)
-    return out.reshape(x.shape), (hat, rstd, weight, tuple(a.shape for a in affine))
+    return out.reshape(x.shape), saved
 
 
 def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: float) -> Any:
@@ -54,8 +53,9 @@ def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: fl
     rows = _rows(g, width)
     out = xp.empty_like(hat)
     if needs[0] and hat.size and natively(xp, rows, hat, *(() if weight is None else (weight,))):
-        found = _layer_norm_back(rows, hat, rstd, weight, out)
-        return tuple(a.reshape(shape) for a, shape in zip(found, (g.shape, *shapes)))
+        gw, gb = np.zeros((2, width), hat.dtype)
+        kernels.layer_norm_back(rows, hat, rstd[:, 0], weight, out, gw, gb, num_threads())
+        return tuple(a.reshape(shape) for a, shape in zip((out, gw, gb), (g.shape, *shapes)))
 
     def work(start: int, stop: int) -> None:
         h, o = hat[start:stop], out[start:stop]
@@ -76,20 +76,6 @@ def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: fl
     gw = xp.einsum("ij,ij->j", rows, hat).reshape(shapes[0]) if needs[1] else None
     gb = rows.sum(axis=0).reshape(shapes[1]) if needs[2] else None
     return gx, gw, gb
-
-
-def _layer_norm_back(g: Array, hat: Array, rstd: Array, weight: Array | None, out: Array) -> tuple[Array, Array, Array]:
-    """Cotangents of x, weight and bias; those of the last two are added up in the order of rows on any threads."""
-    sums: dict[int, Array] = {}
-
-    def work(start: int, stop: int) -> None:
-        rows, pair = slice(start, stop), np.zeros((2, hat.shape[1]), hat.dtype)
-        kernels.layer_norm_back(g[rows], hat[rows], rstd[rows, 0], weight, out[rows], pair[0], pair[1])
-        sums[start] = pair
-
-    over_rows(np, work, *hat.shape)
-    gw, gb = sum(sums[start] for start in sorted(sums))
-    return out, gw, gb
 
 
 def rms_norm(xp: Any, x: Array, *weight: Array, dims: int, eps: float) -> Any:

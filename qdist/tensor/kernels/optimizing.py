@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from qdist.native import kernels
 
 from ..arrays import Array
-from ..threads import over_rows
+from ..threads import num_threads
 
 __all__ = ["adam_step"]
 
@@ -27,9 +25,4 @@ def adam_step(
 ) -> None:
     """Adam's averages m of g + decay p and v of its square brought up to date, and then
     p = keep p - rate m / (root_scale sqrt(v) + eps): flat NumPy arrays, all of float32 or all of float64."""
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        kernels.adam(p[part], g[part], m[part], v[part], *betas, root_scale, eps, rate, keep, decay)
-
-    over_rows(np, work, p.size, 1)
+    kernels.adam(p, g, m, v, *betas, root_scale, eps, rate, keep, decay, num_threads())

@@ -53,7 +53,7 @@ def column_sums(xp: Any, a: Array) -> Array:
         # A product with ones sums the columns on all cores; a strided sum would use one.
         return xp.matmul(xp.ones(a.shape[0], a.dtype), a)
     out = np.empty(a.shape[1], a.dtype)
-    kernels.column_sums(a, num_threads(), out)
+    kernels.column_sums(a, out, num_threads())
     return out
 
 

@@ -19,6 +19,12 @@ inline void rational(std::size_t count, const float* x, const float* times, floa
     }
 }
 
+// out = a where it is positive, else 0; NaNs stay.
+template <class Real>
+void positive(std::size_t count, const Real* a, Real* out) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = a[i] <= 0 ? Real(0) : a[i];
+}
+
 // out = g where y is positive; elsewhere g times zero, so that cotangents that are not finite are seen.
 template <class Real>
 void times_positive(std::size_t count, const Real* g, const Real* y, Real* out) {
