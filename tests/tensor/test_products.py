@@ -12,8 +12,8 @@ from qdist.tensor.kernels import products
 
 RNG = np.random.default_rng(5)
 SIZES = [(1, 1, 1), (3, 40, 7), (12, 32, 512), (13, 33, 513), (100, 1100, 30), (205, 64, 1030), (64, 128, 32)]
-# Few rows and more steps than are laid out at once, the same with many rows, and few columns.
-SIZES += [(20, 300, 2100), (120, 40, 2100), (300, 9, 100)]
+# Few rows and more steps than are laid out at once, the same with many rows; few columns; few numbers of many steps.
+SIZES += [(20, 500, 2100), (220, 40, 2100), (300, 9, 100), (9, 16, 2900), (40, 20, 2900)]
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -56,10 +56,10 @@ def test_stacks_of_strided_matrices() -> None:
 
 
 def test_a_number_depends_neither_on_threads_nor_on_what_is_beside_it() -> None:
-    a, b = numbers(301, 700), numbers(700, 77)
+    a, b = numbers(301, 2100), numbers(2100, 77)
     whole = np.empty((301, 77), np.float32)
     kernels.multiply(a[None], b[None], None, False, 1, whole[None])
-    for threads, rows, columns in ((2, 301, 77), (4, 33, 77), (1, 100, 5)):
+    for threads, rows, columns in ((2, 301, 77), (4, 33, 77), (1, 100, 5), (3, 16, 9)):
         part = np.empty((rows, columns), np.float32)
         kernels.multiply(a[None, :rows], b[None, :, :columns], None, False, threads, part[None])
         np.testing.assert_array_equal(part, whole[:rows, :columns])

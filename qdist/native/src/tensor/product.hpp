@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "base/pool.hpp"
 #include "base/simd.hpp"
@@ -43,10 +44,12 @@ inline constexpr std::size_t depth = 512, height = 16 * rows, width = 1024;
 inline constexpr std::size_t spread = depth + vector;
 // How many rows of a panel of b are asked for before they are used.
 inline constexpr std::size_t ahead = 4;
-// Steps for which all of one matrix is laid out, and columns for which few rows' thread lays out the other.
-inline constexpr std::size_t chunk = 4 * depth, group = 4 * columns;
-// Numbers of a that stay in the cache while columns go by.
+// Steps for which all of one matrix is laid out.
+inline constexpr std::size_t chunk = 4 * depth;
+// Numbers that stay in the cache, of a while columns go by.
 inline constexpr std::size_t kept = 1 << 17;
+// Numbers of a product that are kept once for all `depth` steps, where steps are divided over threads.
+inline constexpr std::size_t few = 1 << 13;
 // Multiplications that are worth waking another thread for.
 inline constexpr std::size_t work_of_a_thread = 1 << 18;
 
@@ -97,6 +100,17 @@ inline void pack_columns(MatrixView b, std::size_t count, std::size_t filled, fl
                 out[k * columns + j] = j < filled ? source[std::ptrdiff_t(k) * b.down] : 0.0f;
         }
     }
+}
+
+// Panels of `wide` columns of b, the first row of all of them before the second: what lies beside each other is read at once.
+inline void pack_wide(MatrixView b, std::size_t count, std::size_t wide, float* out) {
+    const std::size_t whole = b.across == 1 ? wide / columns * columns : 0;
+    for (std::size_t k = 0; k < count && whole; ++k) {
+        const float* const row = b.from(k, 0).first;
+        for (std::size_t y = 0; y < whole; y += columns) std::memcpy(out + y * count + k * columns, row + y, columns * sizeof(float));
+    }
+    for (std::size_t y = whole; y < wide; y += columns)
+        pack_columns(b.from(0, y), count, std::min(columns, wide - y), out + y * count);
 }
 
 // Panels of a: `filled` rows of `count` columns, and zeros. along: numbers of a row lie beside each other, and stay so.
@@ -225,6 +239,9 @@ inline void by_rows(int threads, const Task& task) {
 // Few rows: a is laid out first, and each thread takes columns.
 inline void by_columns(int threads, const Task& task) {
     static thread_local AlignedVector<float> right, left;
+    // As many columns as fit the cache with few steps, and several groups for each thread.
+    const std::size_t fit = kept / 2 / std::max<std::size_t>(1, std::min(task.k, depth)), share = task.n / (4 * threads);
+    const std::size_t group = std::max(4 * columns, std::min({fit, share, width}) / columns * columns);
     const std::size_t tall = up_to(task.m, rows), groups = (task.n + group - 1) / group;
     for (std::size_t p = 0; p == 0 || p < task.k; p += chunk) {
         const std::size_t last = std::min(p + chunk, task.k), layers = std::max<std::size_t>(1, (last - p + depth - 1) / depth);
@@ -234,18 +251,46 @@ inline void by_columns(int threads, const Task& task) {
             pack_rows(task.a.from(0, p + q * depth), std::min(depth, last - p - q * depth), task.m, task.along(),
                       packed + q * tall * spread);
         run_on_threads(threads, groups, [&](Pieces& pieces) {
-            right.resize(std::max(right.size(), depth * group + ahead * columns));
+            right.resize(std::max(right.size(), (std::min(task.k, depth) + ahead) * group));
             for (std::size_t g = pieces.next(); g != Pieces::none; g = pieces.next()) {
                 const std::size_t j = g * group, wide = std::min(group, task.n - j);
                 for (std::size_t q = 0; q < layers; ++q) {
                     const std::size_t r = p + q * depth, deep = std::min(depth, last - r);
-                    for (std::size_t y = 0; y < wide; y += columns)
-                        pack_columns(task.b.from(r, j + y), deep, std::min(columns, wide - y), right.data() + y * deep);
+                    pack_wide(task.b.from(r, j), deep, wide, right.data());
                     tiles(task, 0, task.m, j, wide, r, deep, packed + q * tall * spread, right.data());
                 }
             }
         });
     }
+}
+
+// Many steps, few numbers: each thread takes steps, and what they give is added up in their order.
+inline void by_steps(int threads, const Task& task) {
+    static thread_local AlignedVector<float> right, left;
+    const std::size_t layers = (task.k + depth - 1) / depth, size = task.m * task.n, tall = up_to(task.m, rows);
+    std::vector<float> parts(layers * size);
+    run_on_threads(threads, layers, [&](Pieces& pieces) {
+        left.resize(std::max(left.size(), (tall + rows) * spread));
+        right.resize(std::max(right.size(), (depth + ahead) * up_to(task.n, columns)));
+        for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
+            const std::size_t r = q * depth, deep = std::min(depth, task.k - r);
+            pack_rows(task.a.from(0, r), deep, task.m, task.along(), left.data());
+            pack_wide(task.b.from(r, 0), deep, task.n, right.data());
+            Task part = task;
+            part.addend = {nullptr, false}, part.out = parts.data() + q * size, part.step = task.turned ? task.m : task.n;
+            tiles(part, 0, task.m, 0, task.n, 0, deep, left.data(), right.data());
+        }
+    });
+    const std::size_t high = task.turned ? task.n : task.m, wide = task.turned ? task.m : task.n;
+    for (std::size_t i = 0; i < high; ++i)
+        for (std::size_t j = 0; j < wide; ++j) {
+            float& place = task.out[i * task.step + j];
+            float sum = parts[i * wide + j];
+            if (task.addend.before) sum += place;
+            if (task.addend.row) sum += task.addend.row[j];
+            for (std::size_t q = 1; q < layers; ++q) sum = parts[q * size + i * wide + j] + sum;
+            place = sum;
+        }
 }
 
 }  // namespace product
@@ -257,7 +302,9 @@ inline void multiply(int threads, std::size_t m, std::size_t n, std::size_t k, M
     const Task given{m, n, k, a, b, addend, out, step, false}, other = given.transposed();
     const Task& task = other.layout_cost() < given.layout_cost() ? other : given;
     threads = int(std::min<std::size_t>(threads, 1 + m * n * k / work_of_a_thread));
-    if (task.m * std::min(task.k, chunk) <= kept)
+    if (m * n <= few && k > chunk)
+        by_steps(threads, task);
+    else if (task.m * std::min(task.k, chunk) <= kept)
         by_columns(threads, task);
     else
         by_rows(threads, task);
