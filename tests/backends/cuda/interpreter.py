@@ -135,6 +135,13 @@ class Interpreter:
             table = lists[: shared.size].astype(np.int64).reshape(self.count, len(slots))
             return shared[table.T]
         own = slots[:, 1, None] ^ span(phase["store"][:registers])[None, :]
+        if phase["mode"] == MODES["mixed"]:
+            data, count, has_last = (int(x) for x in lists[:3])
+            bits = [*range(count - has_last), *[registers - 1] * has_last]
+            matrix = self._complex(data, 1 << 2 * count).reshape(1 << count, 1 << count)
+            row = sum((self.setting >> b & 1) << k for k, b in enumerate(bits))
+            sources = (self.setting & ~span([1 << b for b in bits])[-1])[:, None] | span([1 << b for b in bits])
+            return (matrix[row] * shared[own][:, sources]).sum(-1)
         index = slots[:, 2, None] ^ span(phase["index"][:registers])[None, :]
         data, mask, value = (int(x) for x in lists[:3])
         far_mask, far_value = (int(lists[k]) | int(lists[k + 1]) << 32 for k in (3, 5))

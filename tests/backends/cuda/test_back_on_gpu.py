@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_back_tables import everywhere
 from test_lean import heisenberg
-from test_tables import odd_gates
+from test_tables import odd_gates, wide_matrices
 from test_transitions import plaquettes
 
 import qdist as qd
@@ -280,3 +280,10 @@ def test_a_layer_whose_batch_is_on_the_gpu(dtype: str, monkeypatch: pytest.Monke
         np.testing.assert_allclose(got, want, atol=10 * TOLERANCE[dtype])
     with pytest.raises(TypeError, match="the circuit runs on cuda:0 and x is on cpu"):
         layer(Tensor(data))
+
+
+@both
+@pytest.mark.parametrize("n", [8, 15])
+def test_wide_matrices_on_a_threads_own_amplitudes(n: int, dtype: str) -> None:
+    for seed in range(3):
+        check(wide_matrices(n, seed, qd.Parameter("t")), dtype)

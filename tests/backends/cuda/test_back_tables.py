@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interpreter import Interpreter
 from strategies import circuits
-from test_tables import odd_gates
+from test_tables import odd_gates, wide_matrices
 
 import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
@@ -91,6 +91,12 @@ def test_every_gate_with_angles_in_many_places(name: str, dtype: str) -> None:
     every = list(itertools.permutations(range(N), gate.num_qubits))
     chosen = np.random.default_rng(5).permutation(len(every))[:6]
     check(everywhere(gate, [every[k] for k in chosen]), dtype)
+
+
+@both
+@pytest.mark.parametrize("seed", range(2))
+def test_wide_matrices_among_angles(seed: int, dtype: str) -> None:
+    check(wide_matrices(9, seed, qd.Parameter("t")), dtype, shapes(dtype, (7, 4, 2)))
 
 
 @both

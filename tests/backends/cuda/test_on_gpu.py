@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_tables import exchanging, odd_gates
+from test_tables import exchanging, odd_gates, wide_matrices
 
 import qdist as qd
 from qdist.backends.cuda import kernels as cuda_kernels
@@ -346,3 +346,10 @@ def test_a_state_that_fills_the_card(n: int) -> None:
         qd.StateVector(35, device="cuda")
     del state
     pool.free_all_blocks()
+
+
+@both
+@pytest.mark.parametrize("n", [8, 15])
+def test_wide_matrices_on_a_threads_own_amplitudes(n: int, dtype: str) -> None:
+    for seed in range(3):
+        check(wide_matrices(n, seed, qd.Parameter("t")), dtype)

@@ -11,7 +11,7 @@ from interpreter import Interpreter
 from strategies import circuits
 
 import qdist as qd
-from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.tables import MODES, OPS, Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
@@ -80,6 +80,32 @@ def test_qubits_change_places_between_stages(seed: int, dtype: str) -> None:
     got = start.copy()
     Interpreter(tables, angles).run(got)
     np.testing.assert_allclose(got, reference.state(circuit, None, initial=start), atol=TOLERANCE[dtype])
+
+
+def wide_matrices(n: int, seed: int, angle: qd.Parameter | float = 0.4) -> qd.Circuit:
+    """Matrices of three and four qubits on random ones, with rotations, pairs and changes of index in between."""
+    rng = np.random.default_rng(seed)
+    circuit = qd.Circuit(n).h(range(n))
+    for k in range(8):
+        qubits = rng.permutation(n).tolist()
+        count = 3 + k % 2
+        circuit.unitary(qd.library.random_circuits.random_su(1 << count, seed=9 * seed + k), qubits[:count])
+        circuit.rx(angle, qubits[0]).ry(angle, qubits[1]).u(0.1, 0.2, 0.3, qubits[-1]).rzz(angle, *qubits[1:3])
+        if k % 3 == 0:
+            circuit.cx(*qubits[2:4]).unitary(qd.library.random_circuits.random_su(4, seed=seed + k), qubits[3:5])
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("seed", range(3))
+def test_wide_matrices_on_a_threads_own_amplitudes(seed: int, dtype: str) -> None:
+    """Of complex64 bit 0 is the last register in every phase."""
+    shape = {"complex64": Shape(8, 7, 5, 2), "complex128": Shape(16, 6, 4, 2)}[dtype]
+    circuit = wide_matrices(9, seed)
+    check(circuit, dtype, shape)
+    modes = [mode for tables in tables_of(circuit, dtype, shape) for mode in tables.arrays()["phases"]["mode"]]
+    assert modes.count(MODES["mixed"]) == 8
+    assert MODES["wide"] not in modes
 
 
 def angles(gate: Gate) -> list[float]:

@@ -2,8 +2,9 @@
 
 A phase holds the tile in registers and runs blocks that mix register bits, or Pauli rotations whose flips are register
 bits (directions.py). What reaches across threads happens while the tile is read back from shared memory: changes of
-index cost nothing there, controlled Pauli rotations and wide matrices read the elements that they mix. The first phase
-reads the tile from memory and the last one writes it there.
+index cost nothing there, controlled Pauli rotations and wide matrices read the elements that they mix. Of a wide matrix
+whose bits are registers (``is_held``) these are a thread's own, each of which is read once. The first phase reads the
+tile from memory and the last one writes it there.
 
 Each phase takes what comes first; where looking ahead (packing.py) finds fewer phases, these are taken.
 """
@@ -21,10 +22,13 @@ from qdist.backends.index_map import IndexMap, index_map
 from qdist.plan.commute import commute
 from qdist.plan.fuse import Block
 
-__all__ = ["WIDEST", "Phase", "TilePhases", "phases"]
+__all__ = ["WIDEST", "Phase", "TilePhases", "is_held", "phases"]
 
 WIDEST = 2
 """Matrices of so many qubits run in registers."""
+
+_WIDEST_HELD = 4
+"""Matrices of so many qubits are applied to a thread's own elements while they are read."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class Phase:
     """Register bits of two-qubit matrices, which sit side by side."""
     directions: Directions | None = None
     """Of a phase of Pauli rotations."""
+    held: list[int] = field(default_factory=list)
+    """Tile bits of a wide matrix that are the first registers, in this order; one that always is the last stays so."""
     registers: list[int] = field(default_factory=list)
     """Tile bits, in the order of a thread's own amplitudes."""
     columns: list[int] = field(default_factory=list)
@@ -67,7 +73,7 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
     found = _folded(_first_come(blocks, bit, size, shape), bit, size, low, shape)
-    if len(blocks) <= MOST and all(_is_packed(block) for block in blocks):
+    if len(blocks) <= MOST and all(_is_packed(block, bit, shape) for block in blocks):
         closed = (1 << low) - 1 & ~shape.kept
         packed = pack(_pieces(blocks, bit), shape.registers, closed, below=len(found.phases), kept=shape.kept)
         if packed is not None:
@@ -96,16 +102,17 @@ def _first_come(blocks: Sequence[Block], bit: dict[int, int], size: int, shape: 
             continue
         _run_section(section, found, bit, shape)
         section = []
-        found.append(_begun(block, bit, size))
+        found.append(_begun(block, bit, size, shape))
     _run_section(section, found, bit, shape)
     _run_rotations(rotations, found, bit, shape)
     return found
 
 
-def _begun(block: Block, bit: dict[int, int], size: int) -> Phase:
+def _begun(block: Block, bit: dict[int, int], size: int, shape: Shape) -> Phase:
     """The phase whose reading of the tile performs a block."""
     source = index_map(block.operations, bit, size) if block.kind == "linear" else None
-    return Phase(None if source else block, source)
+    held = [bit[q] for q in dense_targets(block)] if is_held(block, bit, shape) else []
+    return Phase(None if source else block, source, held=sorted(held, key=lambda k: (shape.kept >> k & 1, k)))
 
 
 def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
@@ -122,7 +129,7 @@ def _filled(packed: list[Step], blocks: Sequence[Block], bit: dict[int, int], si
     """Phases with the blocks that packing found for each."""
     found = []
     for first, members in packed:
-        phase = Phase(None, None) if first is None else _begun(blocks[first], bit, size)
+        phase = Phase(None, None) if first is None else _begun(blocks[first], bit, size, shape)
         for block in (blocks[k] for k in members):
             if not _takes(phase, block, bit, shape):
                 raise AssertionError("packing has filled a phase with more than its registers hold")
@@ -156,8 +163,19 @@ def is_turned(block: Block) -> bool:
     return block.kind == "rotation" and not block.operations[0].controls
 
 
-def _is_packed(block: Block) -> bool:
-    """Whether packing knows how it runs: of Pauli rotations it has each read the tile, which several cannot."""
+def is_held(block: Block, bit: dict[int, int], shape: Shape) -> bool:
+    """Whether it is a wide matrix whose bits find room among the registers."""
+    if block.kind != "dense" or not WIDEST < (count := block.mixes.bit_count()) <= _WIDEST_HELD:
+        return False
+    others = (shape.kept & ~_near(block.mixes, bit)).bit_count()
+    return not block.operations[0].controls and count + others <= shape.registers
+
+
+def _is_packed(block: Block, bit: dict[int, int], shape: Shape) -> bool:
+    """Whether packing knows how it runs: of Pauli rotations it has each read the tile, which several cannot, and what
+    reading performs it has take no registers."""
+    if is_held(block, bit, shape):
+        return False
     return block.kind != "rotation" or len(block.operations) == 1
 
 
@@ -168,7 +186,7 @@ def _crosses_threads(block: Block) -> bool:
 
 
 def _mixed(phase: Phase, bit: dict[int, int]) -> int:
-    mask = 0
+    mask = sum(1 << k for k in phase.held)
     for block in phase.blocks:
         mask |= _near(block.mixes, bit)
     return mask
@@ -218,6 +236,8 @@ def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> boo
     """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs.
     Matrices that keep parities run on any two."""
     mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
+    if phase.held and len(mixed) == 2 and not block.keeps_parity:
+        return False
     pairs = list(phase.pairs)
     if len(mixed) == 2 and not block.keeps_parity and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
         pairs.append((mixed[0], mixed[1]))
@@ -242,7 +262,7 @@ def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: 
     # Those that are registers in every phase come last, after what they are paired with.
     last = [b for pair in phase.pairs for b in sorted(pair, reverse=True) if any(shape.kept >> k & 1 for k in pair)]
     last = last or [k for k in range(size) if shape.kept >> k & 1]
-    registers = [b for pair in phase.pairs for b in pair if b not in last]
+    registers = [b for pair in [phase.held, *phase.pairs] for b in pair if b not in last]
     registers += [k for k in range(size) if mixed >> k & 1 and k not in registers + last]
     free = [k for k in reversed(range(size)) if k not in registers + last]
     registers += free[: shape.registers - len(registers) - len(last)] + last

@@ -71,7 +71,7 @@ GROUP_ENDS, SUM_ENDS = 16, 32
 COLUMN_BITS = 5
 """Of a word that has what each register bit changes of a pattern (patterns.py)."""
 
-MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "wide"))}
+MODES = {name: k for k, name in enumerate(("shared", "permute", "rotation", "mixed", "wide"))}
 """How a phase reads the tile."""
 
 HEADER = Path(__file__).parents[1] / "sources" / "records.cuh"

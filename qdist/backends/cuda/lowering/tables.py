@@ -266,7 +266,7 @@ class Tables:
         view = View(tile, phase, len(self._ops), alone)
         mode, special = MODES["shared"], 0
         if phase.entry is not None:
-            name = "wide" if phase.entry.kind == "dense" else phase.entry.kind
+            name = "mixed" if phase.held else "wide" if phase.entry.kind == "dense" else phase.entry.kind
             mode, special = MODES[name], len(self._lists)
             getattr(self, name)(tile, phase, phase.entry)
         first_op = len(self._ops)
@@ -291,7 +291,7 @@ class Tables:
                 len(self._ops) - stage_op,
                 first_flip,
                 len(self._flips),
-                phase.entry is not None or phase.source is not None,
+                (phase.entry is not None and not phase.held) or phase.source is not None,
                 special,
                 columns(load),
                 columns(store),
@@ -339,6 +339,13 @@ class Tables:
         *near, far_mask, far_value = condition_masks(block.operations[0].controls, tile.bit)
         spread = _span([self.shape.swizzled(1 << b) for b in bits], 0, np.int64)
         self.long_list([data, *near, *halves((far_mask, far_value)), len(bits), *bits, *spread.tolist()])
+
+    def mixed(self, tile: TilePhases, phase: Phase, block: Block) -> None:
+        targets = dense_targets(block)
+        data = self._seldom_read[id(block)]
+        self.matrix(block, targets, [targets.index(q) for k in phase.held for q in targets if tile.bit[q] == k], data)
+        has_last = phase.registers[-1] in phase.held and len(phase.held) < self.shape.registers
+        self.long_list([data, len(phase.held), has_last])
 
     # What runs in registers ------------------------------------------------------------------------------------------
 

@@ -110,6 +110,42 @@ __device__ __forceinline__ void write_places(const States& states, const unsigne
         }
 }
 
+// Reads the tiles and multiplies them by a matrix on the first COUNT register bits, the last of which may be the last of all instead:
+// each element is read once and added to all that it is mixed into.
+template <int COUNT, bool LAST>
+__device__ __forceinline__ void held(States& states, unsigned first, Table<int> columns, Table<Complex> matrix) {
+    constexpr int low = LAST ? COUNT - 1 : COUNT, groups = N >> COUNT;
+    unsigned column[R], at[groups];
+#pragma unroll
+    for (int b = 0; b < R; ++b) column[b] = unsigned(columns[b]) * PLACE_BYTES;
+    span<unsigned, groups>(first, column + low, at);
+    States sums = {};
+#pragma unroll 1
+    for (int q = 0; q < 1 << COUNT; ++q) {
+        unsigned offset = 0;
+#pragma unroll
+        for (int b = 0; b < COUNT; ++b) offset ^= q >> b & 1 ? column[b < low ? b : R - 1] : 0;
+        Complex own[STATES][groups];
+#pragma unroll
+        for (int g = 0; g < groups; ++g)
+#pragma unroll
+            for (int s = 0; s < STATES; ++s) own[s][g] = shared_at(at[g] ^ offset ^ tile_of(s));
+#pragma unroll
+        for (int row = 0; row < 1 << COUNT; ++row) {
+            const Complex entry = matrix[(row << COUNT) + q];
+            const int place = LAST ? row & ((1 << low) - 1) | row >> low << (R - 1) : row;
+#pragma unroll
+            for (int s = 0; s < STATES; ++s)
+#pragma unroll
+                for (int g = 0; g < groups; ++g) sums[s][place | g << low] = times_plus(entry, own[s][g], sums[s][place | g << low]);
+        }
+    }
+#pragma unroll
+    for (int s = 0; s < STATES; ++s)
+#pragma unroll
+        for (int k = 0; k < N; ++k) states[s][k] = sums[s][k];
+}
+
 // Reads the tiles from shared memory; operations that mix threads happen here.
 __device__ __forceinline__ void read_tile(States& states, Table<Phase> phases, int p, Slot slot, Table<Flip> flips, Table<int> lists, Table<Real> reals, Index where, double* sums) {
     const int mode = phases.at(p, &Phase::mode);
@@ -130,6 +166,15 @@ __device__ __forceinline__ void read_tile(States& states, Table<Phase> phases, i
             for (int s = 0; s < STATES; ++s) states[s][k] = shared_at(at ^ tile_of(s));
         }
         return;
+    }
+    if (mode == MIXED) {
+        const unsigned first = slot.store * PLACE_BYTES;
+        const Table<int> columns = phases.at(p, &Phase::store);
+        const Table<Complex> matrix = complex(reals + list[0]);
+        const bool has_last = list[2];
+        if constexpr (R > 3)
+            if (list[1] == 4) return has_last ? held<4, true>(states, first, columns, matrix) : held<4, false>(states, first, columns, matrix);
+        return has_last ? held<3, true>(states, first, columns, matrix) : held<3, false>(states, first, columns, matrix);
     }
     unsigned address[N], index[N], column[R];
     addresses(slot.store, phases.at(p, &Phase::store), address);

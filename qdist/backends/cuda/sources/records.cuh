@@ -4,7 +4,7 @@
 #include "types.cuh"
 
 // how a phase reads the tile
-enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, WIDE = 3 };
+enum { SHARED = 0, PERMUTE = 1, ROTATION = 2, MIXED = 3, WIDE = 4 };
 
 // kinds of operations
 enum { REAL1 = 0, DENSE1 = 8, DENSE2 = 16, CONTROLLED1 = 24, CONTROLLED2 = 32, PHASES = 40, CROSS = 48, TURN = 56, LOOKUP = 64, TRANSITION1 = 72, TRANSITION2 = 80, WEIGH = 88, CORE_TRANSITION = 96, PAIR = 104, IMAG1 = 112, CORE = 120, TURNED = 128, LEAN = 136, PATTERNED = 144, EXCHANGE = 152 };
