@@ -352,4 +352,4 @@ def test_a_state_that_fills_the_card(n: int) -> None:
 @pytest.mark.parametrize("n", [8, 15])
 def test_wide_matrices_on_a_threads_own_amplitudes(n: int, dtype: str) -> None:
     for seed in range(3):
-        check(wide_matrices(n, seed, qd.Parameter("t")), dtype)
+        check(wide_matrices(n, seed), dtype)
