@@ -14,6 +14,7 @@ RNG = np.random.default_rng(5)
 SIZES = [(1, 1, 1), (3, 40, 7), (12, 32, 512), (13, 33, 513), (100, 1100, 30), (205, 64, 1030), (64, 128, 32)]
 # Few rows and more steps than are laid out at once, the same with many rows; few columns; few numbers of many steps.
 SIZES += [(20, 500, 2100), (220, 40, 2100), (300, 9, 100), (9, 16, 2900), (40, 20, 2900)]
+SIZES += [(m, 70, 40) for m in (14, 16, 20, 22, 34)]  # Last rows that are a third of a panel, two thirds, and between.
 
 
 def numbers(*shape: int) -> np.ndarray:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/pool.hpp"
@@ -39,6 +40,9 @@ inline constexpr std::size_t rows = 12;  // 24 of 32 registers are sums.
 #else
 inline constexpr std::size_t rows = 6;  // 12 of 16.
 #endif
+inline constexpr std::size_t third = rows / 3;
+template <std::size_t number>
+using Number = std::integral_constant<std::size_t, number>;
 inline constexpr std::size_t depth = 512, height = 16 * rows, width = 1024;
 // From row to row of a panel of a whose numbers lie along its rows: not a power of two, so that they share no cache set.
 inline constexpr std::size_t spread = depth + vector;
@@ -53,13 +57,13 @@ inline constexpr std::size_t few = 1 << 13;
 // Multiplications that are worth waking another thread for.
 inline constexpr std::size_t work_of_a_thread = 1 << 18;
 
-// The first `rows` x `columns` numbers of out, of panels with `count` steps. Number (i, k) of a's is a[i * down + k * across].
-template <std::ptrdiff_t down, std::ptrdiff_t across>
+// The first `high` x `columns` numbers of out, of panels with `count` steps. Number (i, k) of a's is a[i * down + k * across].
+template <std::size_t high, std::ptrdiff_t down, std::ptrdiff_t across>
 inline void tile(std::size_t count, const float* a, const float* b, Addend addend, float* out, std::size_t step) {
     using V = Vec<float>;
-    V sums[rows][vectors] = {};
+    V sums[high][vectors] = {};
     const float* next = a + rows * spread;
-    for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t i = 0; i < high; ++i)
         for (std::size_t v = 0; v < vectors; ++v) __builtin_prefetch(out + i * step + v * vector, 1);
     for (std::size_t k = 0; k < count; ++k, a += across, b += columns, next += vector) {
         __builtin_prefetch(next);
@@ -69,13 +73,13 @@ inline void tile(std::size_t count, const float* a, const float* b, Addend adden
             right[v] = load(b + v * vector);
         }
 #pragma GCC unroll 16
-        for (std::size_t i = 0; i < rows; ++i) {
+        for (std::size_t i = 0; i < high; ++i) {
             const V left = splat(a[std::ptrdiff_t(i) * down]);
             for (std::size_t v = 0; v < vectors; ++v) sums[i][v] += left * right[v];
         }
     }
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t i = 0; i < high; ++i)
         for (std::size_t v = 0; v < vectors; ++v) {
             float* const place = out + i * step + v * vector;
             V sum = sums[i][v];
@@ -181,19 +185,24 @@ inline void tiles(const Task& task, std::size_t i, std::size_t m, std::size_t j,
                   const float* a, const float* b) {
     for (std::size_t y = 0; y < n; y += columns)
         for (std::size_t x = 0; x < m; x += rows) {
+            // Of the last rows no more than are needed, but for a third of a panel.
+            const std::size_t high = std::min(rows, m - x), thirds = (high + third - 1) / third;
             const auto whole = [&](Addend added, float* place, std::size_t apart) {
-                if (task.along())
-                    tile<std::ptrdiff_t(spread), 1>(deep, a + x * spread, b + y * deep, added, place, apart);
-                else
-                    tile<1, std::ptrdiff_t(rows)>(deep, a + x * spread, b + y * deep, added, place, apart);
+                const auto run = [&](auto number) {
+                    if (task.along())
+                        tile<number * third, std::ptrdiff_t(spread), 1>(deep, a + x * spread, b + y * deep, added, place, apart);
+                    else
+                        tile<number * third, 1, std::ptrdiff_t(rows)>(deep, a + x * spread, b + y * deep, added, place, apart);
+                };
+                thirds == 3 ? run(Number<3>()) : thirds == 2 ? run(Number<2>()) : run(Number<1>());
             };
             const std::size_t down = task.turned ? j + y : i + x, across = task.turned ? i + x : j + y;
             const Addend own{p == 0 && task.addend.row ? task.addend.row + across : nullptr, p > 0 || task.addend.before};
             float* const place = task.out + down * task.step + across;
-            if (!task.turned && x + rows <= m && y + columns <= n)
+            if (!task.turned && high == thirds * third && y + columns <= n)
                 whole(own, place, task.step);
             else
-                tile_by_number(std::min(rows, m - x), std::min(columns, n - y), task.turned, own, place, task.step, whole);
+                tile_by_number(high, std::min(columns, n - y), task.turned, own, place, task.step, whole);
         }
 }
 
