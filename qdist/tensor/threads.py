@@ -32,8 +32,8 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Use `count` threads for elementwise kernels, and for products of float32 if there are at most four; other matrix
-    products follow the BLAS library's own setting."""
+    """Use `count` threads for elementwise kernels and, where this package has a kernel for them, products of float32;
+    other matrix products follow the BLAS library's own setting."""
     global _threads, _pool
     if count < 1:
         raise ValueError(f"set_num_threads({count}): at least 1 thread is needed")

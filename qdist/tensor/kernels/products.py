@@ -1,8 +1,8 @@
 """Matrix products of NumPy arrays: by the kernel of this package where it is faster than the library behind NumPy.
 
-That is float32 on few threads. Beside the time of a product itself counts that the library's threads wait for its next
-one in a busy loop, and keep those of this package from their cores. A number that the kernel gives does not depend on
-threads, nor on how many rows and columns there are beside it.
+That is float32. Beside the time of a product itself counts that the library's threads wait for its next one in a busy
+loop, and keep those of this package from their cores. A number that the kernel gives does not depend on threads, nor on
+how many rows and columns there are beside it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ __all__ = ["column_sums", "multiply", "product", "products"]
 
 _VARIANTS = ("x86_64_v3", "x86_64_v4")
 """With registers for a tile of sums."""
-_THREADS = 4
-"""At most: libraries divide products over many threads in more ways."""
 _LEAST = 8
 """Rows and columns of a product: with fewer, it takes as long to lay out what they are multiplied by."""
 
@@ -68,5 +66,4 @@ def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
 
 
 def _natively(a: Array, b: Array) -> bool:
-    few = num_threads() <= _THREADS and variant in _VARIANTS
-    return few and a.dtype == b.dtype == FLOAT32 and min(a.shape[-2], b.shape[-1]) >= _LEAST
+    return variant in _VARIANTS and a.dtype == b.dtype == FLOAT32 and min(a.shape[-2], b.shape[-1]) >= _LEAST
