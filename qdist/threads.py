@@ -14,7 +14,8 @@ def set_num_threads(count: int) -> None:
     """Threads of circuits, states and tensors in this process, in place of one a core.
 
     By default that is OMP_NUM_THREADS, or this rank's share of its node's cores. Less work takes fewer: a batch or a
-    state that is too small for two threads runs on one. Matrix products follow the BLAS library's own setting.
+    state that is too small for two threads runs on one. Matrix products that are left to the BLAS library follow its
+    own setting.
     Raises ValueError unless there is at least one.
     """
     set_kernel_threads(count)

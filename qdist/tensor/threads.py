@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from threading import Lock
 from typing import Any
 
 import numpy as np
+
+from qdist.native.core_share import core_share
 
 # Elements a block: three float32 work arrays of this length fit in a 1 MiB L2 cache.
 BLOCK = 32768
@@ -23,12 +26,21 @@ _pool_lock = Lock()
 
 
 def num_threads() -> int:
-    """Threads of elementwise kernels: set_num_threads, else OMP_NUM_THREADS, else the usable cores."""
-    global _threads
-    if _threads is None:
-        setting = os.environ.get("OMP_NUM_THREADS", "")
-        _threads = int(setting) if setting.isdigit() and int(setting) > 0 else len(os.sched_getaffinity(0))
-    return _threads
+    """Threads of tensors' kernels: set_num_threads, else OMP_NUM_THREADS, else the usable cores, which the ranks of a
+    node share."""
+    return _threads or _at_start() or core_share() or _cores()
+
+
+@cache
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@cache
+def _at_start() -> int:
+    """What OMP_NUM_THREADS asks for; 0 without."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() else 0
 
 
 def set_num_threads(count: int) -> None:

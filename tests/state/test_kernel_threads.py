@@ -1,5 +1,6 @@
 """How many threads the kernels use: what was asked for, else a rank's share of its node's cores."""
 
+import os
 from collections.abc import Iterator
 from threading import Thread
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 import qdist as qd
 from qdist import tensor
 from qdist.native import kernels
+from qdist.native.core_share import set_core_share
 from qdist.state import threads
 
 
@@ -36,6 +38,19 @@ def test_ranks_that_split_no_state_share_the_cores_of_their_node(monkeypatch: py
     kernels.set_threads(2)  # What somebody sets stays.
     qd.compile(qd.Circuit(2).h(0), device="cpu")
     assert kernels.max_threads() == 2
+
+
+def test_tensors_of_ranks_share_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor.threads, "_threads", None)
+    monkeypatch.setattr(tensor.threads, "_at_start", lambda: 0)
+    assert tensor.num_threads() == len(os.sched_getaffinity(0))
+    set_core_share(5)
+    try:
+        assert tensor.num_threads() == 5
+        monkeypatch.setattr(tensor.threads, "_at_start", lambda: 3)
+        assert tensor.num_threads() == 3  # OMP_NUM_THREADS was set.
+    finally:
+        set_core_share(None)
 
 
 def test_a_number_that_was_asked_for_is_that_of_all_threads_and_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:

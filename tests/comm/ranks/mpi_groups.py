@@ -7,6 +7,7 @@ import pytest
 from arrays import DTYPES, KINDS, expected_dtype, make
 
 import qdist.comm as qc
+from qdist.native.core_share import core_share
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,6 +126,7 @@ def test_mesh_groups_differ_in_their_axis_alone(comm: qc.Communicator) -> None:
 
 def test_every_rank_of_one_machine_has_its_number(comm: qc.Communicator) -> None:
     assert (comm.node, comm.num_nodes, comm.local_size) == (0, 1, comm.size)
+    assert core_share() == (comm.cores if comm.size > 1 else None)
     assert comm.all_gather_object(comm.local_rank) == list(range(comm.size))
     assert comm.all_gather_object(comm.host) == [comm.host] * comm.size
 
