@@ -20,7 +20,8 @@ from qdist.plan.page import html_page
 from qdist.plan.picture import text_picture
 from qdist.plan.plan import Plan, readable_size, several
 from qdist.plan.planner import SCHEDULES, make_plan
-from qdist.plan.stages.target import Target, cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
+from qdist.plan.stages.target import Target
 from qdist.plan.timeline import timeline
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.moves.exchange import BUFFER_SHARE

@@ -11,7 +11,7 @@ from qdist.backends.cuda.target import cuda_target
 from qdist.cli import main
 from qdist.plan.cost import Machine
 from qdist.plan.planner import make_plan
-from qdist.plan.stages.target import cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
 
 KEYS = {
     "stages",

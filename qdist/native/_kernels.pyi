@@ -439,6 +439,18 @@ def schedule(
     close: int,
     forced: int,
 ) -> list[tuple[int, list[int]]]: ...
+def schedule_cheapest(
+    mixes: _Vector[np.uint64],
+    x_like: _Vector[np.uint64],
+    z_like: _Vector[np.uint64],
+    weight: _Vector[np.float64],
+    num_qubits: int,
+    close: int,
+    forced: int,
+    support: int,
+    tries: int,
+    work: float,
+) -> list[tuple[int, list[int]]]: ...
 def schedule_moving(
     mixes: _Vector[np.uint64],
     x_like: _Vector[np.uint64],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +27,10 @@ from qdist.plan.rewrites.monomials import as_moves
 from qdist.plan.rewrites.sandwiches import without_sandwiches
 from qdist.plan.rewrites.swaps import without_swaps
 from qdist.plan.stages.backward import Backward
-from qdist.plan.stages.division import Tiles, shares_of, staged, sweeps_of
+from qdist.plan.stages.cpu_target import cpu_target
+from qdist.plan.stages.division import Tiles, cost_of, shares_of, staged, staged_cheaply, sweeps_of
 from qdist.plan.stages.moving import staged_moving
-from qdist.plan.stages.target import Target, cpu_target
+from qdist.plan.stages.target import Target
 
 __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
 
@@ -41,6 +43,10 @@ _WORTH = 0.97
 """A smaller relative gain is within the error of the cost model."""
 _WORTH_MOVING = 0.95
 """The same for stages between which qubits change places, whose plans differ more."""
+
+_AMPLITUDES_A_TRY = 10_000
+"""Amplitudes that a sweep reads and writes in the time in which a search tries one more place for an operation: three
+microseconds, on Neoverse-N1."""
 
 # (operation, the gate it comes from, number of the gate's first angle)
 _Planned = tuple[Operation, Gate, int]
@@ -130,9 +136,12 @@ def make_plan(
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
-    # Where the sweep back has no stages of its own, its tiles of two states would be too large.
-    if levels is None and not (trained and len(plan.target.backward()) == 1):
-        _stage_faster(plan, 0 if start is None else -1)
+    if levels is None:
+        support = 0 if start is None else -1
+        _stage_cheaply(plan, support)
+        # Where the sweep back has no stages of its own, its tiles of two states would be too large.
+        if not (trained and len(plan.target.backward()) == 1):
+            _stage_faster(plan, support)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
     return plan
@@ -153,18 +162,45 @@ def _in_order(stages: list[Tiles]) -> list[Operation]:
     return [o for _, blocks in stages for block in blocks for o in block.operations]
 
 
+class _Cost(NamedTuple):
+    """Of stages: their sweeps, and these with their arithmetic, which is known less well."""
+
+    sweeps: float
+    all: float
+
+    def is_less(self, other: _Cost, worth: float) -> bool:
+        return self.sweeps < worth * other.sweeps and self.all <= other.all
+
+
+def _stage_cheaply(plan: Plan, support: int) -> None:
+    """The stages that a search over schedules finds, where they cost less. It takes about as long as one run, at most;
+    arguments as for ``_stage_faster``."""
+    bits, target = plan.shard_bits, plan.target
+    for k, segment in enumerate(plan.segments):
+        before = -1 if k else support
+        operations = [o for stage, _ in segment.stages for o in stage.operations]
+        cost = cost_of(target, segment.stages, bits, before)
+        tries = min(target.tries, int(cost * 2.0**bits / (_AMPLITUDES_A_TRY * max(1, len(operations)))))
+        if tries > 1:
+            found = staged_cheaply(operations, bits, target, before, tries)
+            if cost_of(target, found, bits, before) < _WORTH * cost:
+                segment.stages = found
+
+
 def _stage_faster(plan: Plan, support: int) -> None:
     """The stages of one of the target's alternatives, if they take less time, or those for an order in which another
     one runs the gates: what tiles of one size bring together often runs together in those of another; or stages between
-    which qubits change places. support: as for ``sweeps_of``, of the first segment; exchanges bring in what may be
+    which qubits change places. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
     anything."""
     bits = plan.shard_bits
     others = plan.target.forward(bits)
     if not others:
         return
 
-    def cost(target: Target, stages: list[list[Tiles]]) -> float:
-        return sum(sweeps_of(target, own, bits, -1 if k else support) for k, own in enumerate(stages))
+    def cost(target: Target, stages: list[list[Tiles]]) -> _Cost:
+        own = [(target, part, bits, -1 if k else support) for k, part in enumerate(stages)]
+        sweeps = sum(sweeps_of(*one) for one in own)
+        return _Cost(sweeps, sum(cost_of(*one) for one in own) if target.tries else sweeps)
 
     def planned(operations: Iterable[list[Operation]], target: Target) -> list[list[Tiles]]:
         return [staged(own, bits, target, target.levels(bits)) for own in operations]
@@ -174,19 +210,19 @@ def _stage_faster(plan: Plan, support: int) -> None:
     for other in others:
         stages = planned(([o for stage, _ in own for o in stage.operations] for own in chosen), other)
         needed = cost(other, stages)
-        if needed < _WORTH * least:
+        if needed.is_less(least, _WORTH):
             target, chosen, least = other, stages, needed
     first = chosen
     for other in [other for other in (plan.target, *others) if other != target]:
         again = planned(map(_in_order, planned(map(_in_order, first), other)), target)
         needed = cost(target, again)
-        if needed < _WORTH * least:
+        if needed.is_less(least, _WORTH):
             chosen, least = again, needed
-    still, unmoved, least = target, chosen, _WORTH_MOVING * least
+    still, unmoved, worth = target, chosen, _WORTH_MOVING
     for other in (plan.target, *others):
         moving = _staged_moving(unmoved, bits, other, support)
-        if moving is not None and (needed := cost(other, moving)) < least:
-            target, chosen, least = other, moving, needed
+        if moving is not None and (needed := cost(other, moving)).is_less(least, worth):
+            target, chosen, least, worth = other, moving, needed, 1.0
     plan.target, plan.levels = target, (plan.levels[0], *target.levels(bits))
     for segment, own, plain in zip(plan.segments, chosen, unmoved):
         segment.stages = own

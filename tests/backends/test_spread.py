@@ -11,7 +11,8 @@ from qdist.backends.cpu import backend as cpu
 from qdist.backends.spread import Spread
 from qdist.plan import precision
 from qdist.plan.planner import make_plan
-from qdist.plan.stages.target import Target, cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
+from qdist.plan.stages.target import Target
 from qdist.program.runner import Runner
 
 C64 = np.dtype("complex64")

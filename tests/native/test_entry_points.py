@@ -259,6 +259,22 @@ def functions(dtype: str) -> dict[str, Wrong]:
             close=[-1],
             forced=[8],
         ),
+        "schedule_cheapest": Wrong(
+            kernels.schedule_cheapest,
+            lambda: {
+                **{**gates, "weight": doubles(2), "num_qubits": 3, "close": 2, "forced": 1},
+                **{"support": 0, "tries": 2, "work": 0.1},
+            },
+            mixes=[masks(1), masks(1, 8)],
+            x_like=[masks(1)],
+            z_like=[masks()],
+            weight=[doubles(1)],
+            num_qubits=[-1, 1, 65],
+            close=[-1],
+            forced=[8],
+            support=[8],
+            tries=[0],
+        ),
         "schedule_moving": Wrong(
             kernels.schedule_moving,
             lambda: {

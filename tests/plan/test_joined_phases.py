@@ -9,8 +9,8 @@ from qdist.plan.fuse import Block, fuse
 from qdist.plan.operations import keeps_parity, operations
 from qdist.plan.planner import make_plan
 from qdist.plan.precision import roundings
+from qdist.plan.stages.cpu_target import cpu_target
 from qdist.plan.stages.division import staged, sweeps_of
-from qdist.plan.stages.target import cpu_target
 
 SINGLE = np.dtype("complex64")
 

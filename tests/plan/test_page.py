@@ -13,7 +13,7 @@ from qdist.cli import main
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.plan import Plan
 from qdist.plan.planner import make_plan
-from qdist.plan.stages.target import cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
 from qdist.plan.timeline import timeline
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

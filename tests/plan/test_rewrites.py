@@ -10,7 +10,7 @@ from qdist.plan.operations import Operation, operations
 from qdist.plan.planner import make_plan
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
 from qdist.plan.rewrites.monomials import as_moves
-from qdist.plan.stages.target import cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
 from qdist.state import reference
 
 both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -10,8 +10,8 @@ from qdist.plan.levels import Level
 from qdist.plan.operations import Operation, operations
 from qdist.plan.planner import make_plan
 from qdist.plan.rewrites.ladders import narrowed
+from qdist.plan.stages.cpu_target import cpu_target
 from qdist.plan.stages.schedule import schedule
-from qdist.plan.stages.target import cpu_target
 from qdist.state import reference
 
 SINGLE, DOUBLE = np.dtype("complex64"), np.dtype("complex128")

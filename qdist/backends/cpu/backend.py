@@ -18,7 +18,8 @@ from qdist.native import kernels
 from qdist.plan.observables.strings import Strings
 from qdist.plan.plan import Plan, Segment
 from qdist.plan.rows import RowRecords
-from qdist.plan.stages.target import Target, cpu_target
+from qdist.plan.stages.cpu_target import cpu_target
+from qdist.plan.stages.target import Target
 
 __all__ = ["CpuBackend"]
 

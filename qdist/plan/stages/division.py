@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from qdist.plan.fuse import Block
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
-from qdist.plan.stages.schedule import Stage, schedule, wide_stage
+from qdist.plan.stages.schedule import Stage, cheapest_schedule, schedule, wide_stage
 from qdist.plan.stages.target import Target
 
-__all__ = ["Tiles", "divided", "shares_of", "staged", "sweeps_of"]
+__all__ = ["Tiles", "cost_of", "divided", "shares_of", "staged", "staged_cheaply", "sweeps_of"]
 
 Tiles = tuple[Stage, list[Block]]
 
@@ -24,6 +24,13 @@ def staged(
 ) -> list[Tiles]:
     """Operations on a shard of ``num_bits`` bits in stages for the target. levels: if not its own."""
     stages = schedule(operations, num_bits, target.levels(num_bits) if levels is None else levels)
+    return list(divided(((s, target.fused(s.operations)) for s in stages), num_bits, target))
+
+
+def staged_cheaply(operations: list[Operation], num_bits: int, target: Target, support: int, tries: int) -> list[Tiles]:
+    """The same: the stages that cost least of so many schedules. support: as for ``cost_of``."""
+    (level,) = target.levels(num_bits)
+    stages = cheapest_schedule(operations, num_bits, level, support, tries, target.work(num_bits))
     return list(divided(((s, target.fused(s.operations)) for s in stages), num_bits, target))
 
 
@@ -60,6 +67,13 @@ def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: i
     stages = list(stages)
     shares = shares_of((stage for stage, _ in stages), num_bits, support)
     return sum(share * target.sweep_cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
+
+
+def cost_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: int) -> float:
+    """What stages cost, by which plans are compared (``Target.stage_cost``); arguments as for ``sweeps_of``."""
+    stages = list(stages)
+    shares = shares_of((stage for stage, _ in stages), num_bits, support)
+    return sum(share * target.stage_cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
 
 
 def shares_of(stages: Iterable[Stage], num_bits: int, support: int) -> list[float]:

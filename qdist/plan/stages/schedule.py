@@ -16,7 +16,7 @@ from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 
-__all__ = ["Stage", "masks_and_weights", "schedule", "wide_stage"]
+__all__ = ["Stage", "cheapest_schedule", "masks_and_weights", "schedule", "wide_stage"]
 
 
 @dataclass(slots=True)
@@ -58,14 +58,37 @@ def schedule(operations: Sequence[Operation], num_qubits: int, levels: Sequence[
     level, *inner = levels
     if level.close >= num_qubits:
         return [Stage(level, tuple(range(num_qubits)), list(operations), schedule(operations, num_qubits, inner))]
-    forced = (1 << min(level.contiguous, num_qubits)) - 1
-    found = kernels.schedule(*masks_and_weights(operations), num_qubits, min(level.close, num_qubits), forced)
-    stages = []
-    for mask, chosen in found:
-        own = [operations[g] for g in chosen]
-        close = tuple(q for q in range(num_qubits) if mask >> q & 1)
-        stages.append(Stage(level, close, own, schedule(own, num_qubits, inner)))
+    found = kernels.schedule(*masks_and_weights(operations), num_qubits, level.close, _forced(level))
+    stages = _stages(level, found, operations)
+    for stage in stages:
+        stage.stages = schedule(stage.operations, num_qubits, inner)
     return stages
+
+
+def cheapest_schedule(
+    operations: Sequence[Operation], num_qubits: int, level: Level, support: int, tries: int, work: float
+) -> list[Stage]:
+    """The stages of one level that cost least, of so many that are found for weights which differ by chance.
+
+    support: nonzero-support mask before the first. work: what a unit of weight costs, in units of reading and writing
+    the whole shard.
+    """
+    if level.close >= num_qubits:
+        return schedule(operations, num_qubits, [level])
+    sizes = num_qubits, level.close, _forced(level), support & (1 << num_qubits) - 1
+    return _stages(level, kernels.schedule_cheapest(*masks_and_weights(operations), *sizes, tries, work), operations)
+
+
+def _forced(level: Level) -> int:
+    """The positions that every stage holds."""
+    return (1 << level.contiguous) - 1
+
+
+def _stages(level: Level, found: list[tuple[int, list[int]]], operations: Sequence[Operation]) -> list[Stage]:
+    return [
+        Stage(level, tuple(q for q in range(mask.bit_length()) if mask >> q & 1), [operations[g] for g in chosen], [])
+        for mask, chosen in found
+    ]
 
 
 _Masks = NDArray[np.uint64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,13 +13,9 @@ from qdist.plan.levels import Level
 from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
 
-__all__ = ["Target", "cpu_target"]
+__all__ = ["Target"]
 
 _VECTOR_BYTES = 4 << kernels.lane_bits[0]
-_PARITIES = 6
-"""Tables of 64 angles: a few of them stay in the first-level cache beside a tile."""
-_ROW_BLOCK = 1 << 22
-"""A second-level cache, or nearly so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +39,8 @@ class Target:
     """Whether phases of the qubits of a two-qubit matrix become part of it."""
     moves_qubits: bool = False
     """Whether stages may leave qubits at other positions of their tiles at little cost (plan/stages/moving.py)."""
+    tries: int = 0
+    """Schedules that are compared where a run takes longer than that; 0 if the first one is taken."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -88,6 +86,15 @@ class Target:
         """The time of the stage, in units of reading and writing the whole shard once."""
         return 1.0
 
+    def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
+        """By what schedules are compared: the time of the stage with its arithmetic, in the same units. The same, where
+        there are no tries."""
+        return self.sweep_cost(num_bits, stage, blocks)
+
+    def work(self, num_bits: int) -> float:
+        """What a unit of an operation's weight (plan/stages/schedule.py) costs about, in the same units."""
+        return 0.0
+
     def widened(self) -> Target:
         """The target for amplitudes of this dtype whose tiles are computed in double precision (plan/precision.py);
         itself, if its tiles are the same then."""
@@ -102,40 +109,3 @@ class Target:
         """Targets for the adjoint sweep: first the one that undoes these stages as they are, then alternatives that may
         need fewer sweeps."""
         return (self,)
-
-
-_FEWEST_BITS_TO_CHOOSE = 18
-"""Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
-
-_LARGER = 1.5
-"""What a sweep of tiles of twice the size costs: they are read from the second-level cache. Circuits of half the sweeps
-took 0.71 to 0.77 of the time in complex128, on AArch64 and x86-64; with four fifths of them 0.85 to 1.3."""
-
-
-@dataclass(frozen=True, slots=True)
-class CpuTarget(Target):
-    """Tiles of one size, or of twice that."""
-
-    is_larger: bool = False
-
-    def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        return _LARGER if self.is_larger else 1.0
-
-    def forward(self, num_bits: int) -> tuple[Target, ...]:
-        if self.is_larger or num_bits < _FEWEST_BITS_TO_CHOOSE:
-            return ()
-        return (replace(self, tile=self.tile + 1, is_larger=True),)
-
-
-def cpu_target(dtype: np.dtype) -> Target:
-    """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
-    of at least 128 bytes, so that every cache line read is used."""
-    tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
-    return CpuTarget(
-        "cache",
-        dtype,
-        tile,
-        row,
-        parities=_PARITIES,
-        row_block=_ROW_BLOCK,
-    )

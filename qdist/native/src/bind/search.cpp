@@ -7,6 +7,7 @@
 #include "search/moving.hpp"
 #include "search/narrow.hpp"
 #include "search/schedule.hpp"
+#include "search/tries.hpp"
 
 namespace {
 
@@ -77,6 +78,18 @@ StageList schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> 
     return as_list(Scheduler(gates, num_qubits, close, forced).run());
 }
 
+StageList schedule_cheapest(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close,
+                            Mask forced, Mask support, int tries, double work) {
+    const std::vector<Action> gates = weighted(mixes, x_like, z_like, weight, num_qubits, close);
+    check_mask(forced, num_qubits, "forced");
+    check_mask(support, num_qubits, "support");
+    check_range(tries, 1, 1 << 20, "tries");
+    nb::gil_scoped_release release;
+    return as_list(cheapest(
+        tries, [&](int number) { return Scheduler(reweighted(gates, number), num_qubits, close, forced).run(); },
+        [&](const std::vector<Scheduled>& found) { return cost_of(found, gates, num_qubits, support, work); }));
+}
+
 StageList schedule_moving(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close, Mask low,
                           Mask support, int tries, double work) {
     const std::vector<Action> gates = weighted(mixes, x_like, z_like, weight, num_qubits, close);
@@ -99,6 +112,10 @@ std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, con
 void bind_search(nb::module_& m) {
     m.def("schedule", &schedule, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "forced"_a,
           "Stages of gates for a level at which `close` qubits can be mixed: (close qubits as a mask, gates in order).");
+    m.def("schedule_cheapest", &schedule_cheapest, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a,
+          "forced"_a, "support"_a, "tries"_a, "work"_a,
+          "The same: the cheapest of so many tries, by the sweeps of amplitudes that may be nonzero and `work` times the weight of "
+          "gates. support: what the state depends on before.");
     m.def("schedule_moving", &schedule_moving, "mixes"_a, "x_like"_a, "z_like"_a, "weight"_a, "num_qubits"_a, "close"_a, "low"_a,
           "support"_a, "tries"_a, "work"_a,
           "The same where qubits change places between stages: as many as `low` has are close in a stage and in the next, and "

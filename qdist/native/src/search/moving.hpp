@@ -6,12 +6,10 @@
 #pragma once
 #include <array>
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "search/schedule.hpp"
+#include "search/tries.hpp"
 
 namespace qdist {
 
@@ -25,33 +23,18 @@ public:
     // The stages that cost least of so many that are found for weights of gates that differ by chance. work: what a unit of
     // weight costs, where reading and writing the state costs 1.
     std::vector<Scheduled> run(int tries, double work) const {
-        std::vector<Scheduled> best;
-        double least = 0;
-        for (int number = 0; number < tries; ++number) {
-            std::vector<Scheduled> found = without_empty(Scheduler(gates_, num_qubits_, close_, 0).run_with(sets(number)));
-            if (const double cost = cost_of(found, work); best.empty() || cost < least) best = std::move(found), least = cost;
-        }
-        return best;
+        return cheapest(
+            tries, [&](int number) { return without_empty(Scheduler(gates_, num_qubits_, close_, 0).run_with(sets(number))); },
+            [&](const std::vector<Scheduled>& found) { return cost_of(found, gates_, num_qubits_, support_, work); });
     }
 
 private:
     // Close qubits of stages in which all gates can run, searched from the end.
     std::vector<Mask> sets(int number) const {
-        std::vector<Action> reversed(joined_.rbegin(), joined_.rend());
-        std::uint64_t state = number;
-        if (number)
-            for (Action& gate : reversed) gate.weight *= 2 * uniform(state);
+        const std::vector<Action> reversed = reweighted({joined_.rbegin(), joined_.rend()}, number);
         std::vector<Mask> result;
         for (const Scheduled& stage : Scheduler(reversed, num_qubits_, close_, low_).run_moving()) result.insert(result.begin(), stage.close);
         return result;
-    }
-
-    // The next of a sequence of numbers from 0 to 1 (SplitMix64).
-    static double uniform(std::uint64_t& state) {
-        std::uint64_t z = state += 0x9e3779b97f4a7c15;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-        z = (z ^ z >> 27) * 0x94d049bb133111eb;
-        return double((z ^ z >> 31) >> 11) * 0x1p-53;
     }
 
     // Stages without gates are left out, where those around them have enough qubits in common.
@@ -62,18 +45,6 @@ private:
             if (k == 0 || std::popcount(stages[k - 1].close & after) >= std::popcount(low_)) stages.erase(stages.begin() + k);
         }
         return stages;
-    }
-
-    double cost_of(const std::vector<Scheduled>& stages, double work) const {
-        double sum = 0;
-        Mask support = support_;
-        for (const Scheduled& stage : stages) {
-            support |= stage.close;
-            double cost = 1;
-            for (int g : stage.gates) cost += work * gates_[g].weight;
-            sum += std::ldexp(cost, std::popcount(support) - num_qubits_);
-        }
-        return sum;
     }
 
     // The same gates, where those that are close whenever another one is are a part of it: gates on qubits that the last one before

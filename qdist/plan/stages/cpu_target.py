@@ -1,0 +1,105 @@
+"""A CPU as a target of plans: tiles of the first-level cache, and what blocks take beside reading and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qdist.native import variant
+from qdist.plan.cost import is_real
+from qdist.plan.fuse import Block
+from qdist.plan.stages.schedule import Stage
+from qdist.plan.stages.target import Target
+
+__all__ = ["cpu_target"]
+
+_PARITIES = 6
+"""Tables of 64 angles: a few of them stay in the first-level cache beside a tile."""
+_ROW_BLOCK = 1 << 22
+"""A second-level cache, or nearly so."""
+
+_FEWEST_BITS_TO_CHOOSE = 18
+"""Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
+
+_LARGER = 1.5
+"""What a sweep of tiles of twice the size costs: they are read from the second-level cache. Circuits of half the sweeps
+took 0.71 to 0.77 of the time in complex128, on AArch64 and x86-64; with four fifths of them 0.85 to 1.3."""
+
+_LARGER_WORK = 1.1 if variant == "aarch64" else 1.25
+"""The same of sweeps with their arithmetic: circuits with as many sweeps took 1.02 to 1.12 times as long on
+Neoverse-N1, whose first-level cache has 64 KiB. On x86 it is a guess from the numbers above."""
+
+_TRIES = 16
+"""Of six circuits whose best plan of 16 takes a fifth less than the first, that of 48 takes up to 5 % less again."""
+
+_DENSE = {1: 1.1, 2: 1.85, 3: 5.1, 4: 8.3}
+_REAL, _KEEPS_PARITY, _CONTROLLED, _ROTATION, _DIAGONAL, _MOVES = 0.56, 0.65, 0.42, 0.61, 0.9, 0.73
+"""Of blocks, by the qubits that a matrix mixes and by kind, in units of reading and writing a state in the cache.
+Fitted to 43 circuits of 20 qubits in complex64 on two Neoverse-N1 cores (benchmarks/cpu_notes.md)."""
+
+_IN_CACHE = 1 << 23
+"""Bytes of a state that two Neoverse-N1 cores read and write 2.7 times as fast as larger ones."""
+
+
+def _arithmetic(nbytes: int) -> float:
+    """What those numbers are to be multiplied by for a state of so many bytes. Two cores of a Xeon, with AVX-512 or
+    AVX2, compute six to seven times as fast as those of a Neoverse-N1, beside what they read and write."""
+    if variant != "aarch64":
+        return 1 / 6
+    return 1.0 if nbytes <= _IN_CACHE else 0.37
+
+
+def _block_cost(block: Block) -> float:
+    if block.kind in ("diagonal", "table"):
+        return _DIAGONAL
+    if block.kind in ("linear", "permute"):
+        return _MOVES
+    if block.kind == "rotation":
+        return _ROTATION
+    mixed = block.mixes.bit_count()
+    if not block.is_plain_dense:
+        return _CONTROLLED * mixed
+    if mixed == 1 and is_real(block):
+        return _REAL
+    if mixed == 2 and block.keeps_parity:
+        return _KEEPS_PARITY
+    return _DENSE.get(mixed) or _DENSE[4] * 2.0 ** (mixed - 4)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget(Target):
+    """Tiles of one size, or of twice that."""
+
+    is_larger: bool = False
+
+    def work(self, num_bits: int) -> float:
+        return _arithmetic(self.dtype.itemsize << num_bits) * _DENSE[2] / 16  # Matrices of two qubits weigh 16.
+
+    def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
+        arithmetic = _arithmetic(self.dtype.itemsize << num_bits) * sum(map(_block_cost, blocks))
+        return (_LARGER_WORK if self.is_larger else 1.0) * (1 + arithmetic)
+
+    def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
+        return _LARGER if self.is_larger else 1.0
+
+    def forward(self, num_bits: int) -> tuple[Target, ...]:
+        if self.is_larger or num_bits < _FEWEST_BITS_TO_CHOOSE:
+            return ()
+        return (replace(self, tile=self.tile + 1, is_larger=True),)
+
+
+def cpu_target(dtype: np.dtype) -> Target:
+    """Tiles that fit a core's first-level cache beside the copy that permutations need: 32 KiB of amplitudes, in rows
+    of at least 128 bytes, so that every cache line read is used."""
+    tile, row = ((size // dtype.itemsize).bit_length() - 1 for size in (32 * 1024, 128))
+    return CpuTarget(
+        "cache",
+        dtype,
+        tile,
+        row,
+        parities=_PARITIES,
+        tries=_TRIES,
+        row_block=_ROW_BLOCK,
+    )
