@@ -20,6 +20,9 @@ from qdist.native.core_share import core_share
 # Elements a block: three float32 work arrays of this length fit in a 1 MiB L2 cache.
 BLOCK = 32768
 
+_MOST = 1024
+"""Threads that the native kernels take."""
+
 _pool: ThreadPoolExecutor | None = None
 _threads: int | None = None
 _pool_lock = Lock()
@@ -40,15 +43,15 @@ def _cores() -> int:
 def _at_start() -> int:
     """What OMP_NUM_THREADS asks for; 0 without."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdigit() else 0
+    return min(int(setting), _MOST) if setting.isdigit() else 0
 
 
 def set_num_threads(count: int) -> None:
     """Use `count` threads for elementwise kernels and, where this package has a kernel for them, products of float32;
     other matrix products follow the BLAS library's own setting."""
     global _threads, _pool
-    if count < 1:
-        raise ValueError(f"set_num_threads({count}): at least 1 thread is needed")
+    if not 1 <= count <= _MOST:
+        raise ValueError(f"set_num_threads({count}): at least 1 thread is needed, and {_MOST} are the most")
     with _pool_lock:
         old, _pool, _threads = _pool, None, count
         if old is not None:

@@ -1,5 +1,7 @@
 """Gates of last sweeps that only move amplitudes are left to the observables, and nothing else changes."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from states import random_sum
 
 import qdist as qd
+from qdist.plan import planner
 from qdist.plan.levels import Level
 from qdist.plan.observables.strings import Strings
 from qdist.plan.operations import Operation, operations
@@ -89,8 +92,9 @@ def test_other_outputs_see_the_whole_circuit() -> None:
     np.testing.assert_allclose(gradient, program.value_and_grad(observable, params)[1], atol=1e-12)
 
 
-def test_observables_that_would_need_more_passes_keep_the_gates() -> None:
+def test_observables_that_would_need_more_passes_keep_the_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 20
+    monkeypatch.setattr(planner, "_AMPLITUDES_A_TRY", math.inf)  # A search finds as many sweeps for both.
     circuit = qd.library.hardware_efficient(n, 1).cx(0, 19).cx(19, 8)
     program = qd.compile(circuit, device="cpu")
     assert program._short is not None
