@@ -45,8 +45,8 @@ _WORTH_MOVING = 0.95
 """The same for stages between which qubits change places, whose plans differ more."""
 
 _AMPLITUDES_A_TRY = 10_000
-"""Amplitudes that a sweep reads and writes in the time in which a search tries one more place for an operation: three
-microseconds, on Neoverse-N1."""
+"""Amplitudes that a sweep reads and writes in the time that a try takes for each operation: two to three microseconds
+on Neoverse-N1."""
 
 # (operation, the gate it comes from, number of the gate's first angle)
 _Planned = tuple[Operation, Gate, int]

@@ -32,20 +32,23 @@ _LARGER_WORK = 1.1 if variant == "aarch64" else 1.25
 Neoverse-N1, whose first-level cache has 64 KiB. On x86 it is a guess from the numbers above."""
 
 _TRIES = 16
-"""Of six circuits whose best plan of 16 takes a fifth less than the first, that of 48 takes up to 5 % less again."""
+"""Of ten circuits of 20 qubits the plan of 16 costs up to 32 % less than the first, up to 13 % less than that of 4;
+that of 48 costs 3 % less in one of them, and 2 to 4 % more in three, as gates are weighed before they are blocks."""
 
 _DENSE = {1: 1.1, 2: 1.85, 3: 5.1, 4: 8.3}
 _REAL, _KEEPS_PARITY, _CONTROLLED, _ROTATION, _DIAGONAL, _MOVES = 0.56, 0.65, 0.42, 0.61, 0.9, 0.73
 """Of blocks, by the qubits that a matrix mixes and by kind, in units of reading and writing a state in the cache.
-Fitted to 43 circuits of 20 qubits in complex64 on two Neoverse-N1 cores (benchmarks/cpu_notes.md)."""
+Fitted to 43 circuits of 20 qubits in complex64 on two Neoverse-N1 cores (benchmarks/cpu_notes.md), but for that of
+matrices which keep parities, a guess: such circuits run as Pauli rotations there."""
 
 _IN_CACHE = 1 << 23
-"""Bytes of a state that two Neoverse-N1 cores read and write 2.7 times as fast as larger ones."""
+"""Bytes of a state that two Neoverse-N1 cores read and write about 2.6 times as fast as larger ones."""
 
 
 def _arithmetic(nbytes: int) -> float:
-    """What those numbers are to be multiplied by for a state of so many bytes. Two cores of a Xeon, with AVX-512 or
-    AVX2, compute six to seven times as fast as those of a Neoverse-N1, beside what they read and write."""
+    """What those numbers are to be multiplied by for a state of so many bytes. Beside what they
+    read and write, two cores of a Xeon compute six to seven times as fast as those of a Neoverse-N1 with AVX-512, five
+    times with AVX2."""
     if variant != "aarch64":
         return 1 / 6
     return 1.0 if nbytes <= _IN_CACHE else 0.37

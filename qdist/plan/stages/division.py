@@ -6,7 +6,7 @@ between stages of the others. A stage whose tables do not fit beside the tile be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from qdist.plan.fuse import Block
 from qdist.plan.levels import Level
@@ -64,16 +64,18 @@ def sweeps_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: i
 
     support: nonzero-support mask before the first stage: amplitudes whose index has a 1 outside of it are zero.
     """
-    stages = list(stages)
-    shares = shares_of((stage for stage, _ in stages), num_bits, support)
-    return sum(share * target.sweep_cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
+    return _sum(target.sweep_cost, stages, num_bits, support)
 
 
 def cost_of(target: Target, stages: Iterable[Tiles], num_bits: int, support: int) -> float:
     """What stages cost, by which plans are compared (``Target.stage_cost``); arguments as for ``sweeps_of``."""
+    return _sum(target.stage_cost, stages, num_bits, support)
+
+
+def _sum(cost: Callable[..., float], stages: Iterable[Tiles], num_bits: int, support: int) -> float:
     stages = list(stages)
     shares = shares_of((stage for stage, _ in stages), num_bits, support)
-    return sum(share * target.stage_cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
+    return sum(share * cost(num_bits, *tiles) for share, tiles in zip(shares, stages) if share)
 
 
 def shares_of(stages: Iterable[Stage], num_bits: int, support: int) -> list[float]:
