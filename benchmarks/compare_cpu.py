@@ -348,7 +348,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES, help="(default: both)")
     parser.add_argument("--repeats", type=int, default=3, metavar="R", help="turns of each simulator (default 3)")
     parser.add_argument(
-        "--threads", type=int, default=os.cpu_count(), metavar="T", help="of every simulator (all cores)"
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="T", help="of every simulator (all cores)"
     )
     parser.add_argument(
         "--patience", type=float, default=30.0, metavar="S", help="longest run of a peer (default 30 s)"

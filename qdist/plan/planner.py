@@ -137,11 +137,9 @@ def make_plan(
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
     if levels is None:
-        support = 0 if start is None else -1
-        _stage_cheaply(plan, support)
-        # Where the sweep back has no stages of its own, its tiles of two states would be too large.
-        if not (trained and len(plan.target.backward()) == 1):
-            _stage_faster(plan, support)
+        # Where the sweep back has no stages of its own, larger tiles of two states would be too large.
+        as_planned = trained and len(plan.target.backward()) == 1
+        _stage_faster(plan, 0 if start is None else -1, as_planned)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
     return plan
@@ -172,61 +170,83 @@ class _Cost(NamedTuple):
         return self.sweeps < worth * other.sweeps and self.all <= other.all
 
 
-def _stage_cheaply(plan: Plan, support: int) -> None:
-    """The stages that a search over schedules finds, where they cost less. It takes about as long as one run, at most;
-    arguments as for ``_stage_faster``."""
-    bits, target = plan.shard_bits, plan.target
-    for k, segment in enumerate(plan.segments):
+class _Choice(NamedTuple):
+    """Stages of a plan's segments, what they are for and what they cost; still: those that they were before qubits
+    changed places between them, with their target."""
+
+    target: Target
+    stages: list[list[Tiles]]
+    cost: _Cost
+    still: tuple[Target, list[list[Tiles]]]
+
+
+def _stage_faster(plan: Plan, support: int, as_planned: bool) -> None:
+    """The stages that cost least of those in the plan, of those that a search over schedules finds, and of what
+    ``_faster`` makes of both. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
+    anything. as_planned: for tiles of the plan's own target alone."""
+    stages = [segment.stages for segment in plan.segments]
+    starts = [stages]
+    if (searched := _searched(stages, plan.shard_bits, plan.target, support)) is not None:
+        starts.append(searched)
+    others = () if as_planned else plan.target.forward(plan.shard_bits)
+    choices = [_faster(start, plan.shard_bits, (plan.target, *others), support) for start in starts]
+    target, chosen, _, (still, unmoved) = min(choices, key=lambda choice: choice.cost.all)
+    plan.target, plan.levels = target, (plan.levels[0], *target.levels(plan.shard_bits))
+    for segment, own, plain in zip(plan.segments, chosen, unmoved):
+        segment.stages = own
+        segment.still = None if own is plain else Backward(still, plain)
+
+
+def _searched(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:
+    """The same operations in the stages that a search over schedules finds, where they cost less; None if they never
+    do. It takes about as long as one run, at most."""
+    found = list(stages)
+    for k, own in enumerate(stages):
         before = -1 if k else support
-        operations = [o for stage, _ in segment.stages for o in stage.operations]
-        cost = cost_of(target, segment.stages, bits, before)
-        tries = min(target.tries, int(cost * 2.0**bits / (_AMPLITUDES_A_TRY * max(1, len(operations)))))
+        operations = [o for stage, _ in own for o in stage.operations]
+        cost = cost_of(target, own, bits, before)
+        tries = min(target.tries(bits), int(cost * 2.0**bits / (_AMPLITUDES_A_TRY * max(1, len(operations)))))
         if tries > 1:
-            found = staged_cheaply(operations, bits, target, before, tries)
-            if cost_of(target, found, bits, before) < _WORTH * cost:
-                segment.stages = found
+            cheaper = staged_cheaply(operations, bits, target, before, tries)
+            if cost_of(target, cheaper, bits, before) < _WORTH * cost:
+                found[k] = cheaper
+    return None if all(own is before for own, before in zip(found, stages)) else found
 
 
-def _stage_faster(plan: Plan, support: int) -> None:
-    """The stages of one of the target's alternatives, if they take less time, or those for an order in which another
-    one runs the gates: what tiles of one size bring together often runs together in those of another; or stages between
-    which qubits change places. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
-    anything."""
-    bits = plan.shard_bits
-    others = plan.target.forward(bits)
-    if not others:
-        return
+def _faster(start: list[list[Tiles]], bits: int, targets: tuple[Target, ...], support: int) -> _Choice:
+    """Stages for one of the targets, of which the first is that of the start, if they take less time, or those for an
+    order in which another one runs the gates: what tiles of one size bring together often runs together in those of
+    another; or stages between which qubits change places."""
 
     def cost(target: Target, stages: list[list[Tiles]]) -> _Cost:
         own = [(target, part, bits, -1 if k else support) for k, part in enumerate(stages)]
         sweeps = sum(sweeps_of(*one) for one in own)
-        return _Cost(sweeps, sum(cost_of(*one) for one in own) if target.tries else sweeps)
+        return _Cost(sweeps, sum(cost_of(*one) for one in own) if target.arithmetic_apart else sweeps)
 
     def planned(operations: Iterable[list[Operation]], target: Target) -> list[list[Tiles]]:
         return [staged(own, bits, target, target.levels(bits)) for own in operations]
 
-    target, chosen = plan.target, [segment.stages for segment in plan.segments]
+    target, chosen = targets[0], start
     least = cost(target, chosen)
-    for other in others:
+    if len(targets) == 1:
+        return _Choice(target, chosen, least, (target, chosen))
+    for other in targets[1:]:
         stages = planned(([o for stage, _ in own for o in stage.operations] for own in chosen), other)
         needed = cost(other, stages)
         if needed.is_less(least, _WORTH):
             target, chosen, least = other, stages, needed
     first = chosen
-    for other in [other for other in (plan.target, *others) if other != target]:
+    for other in [other for other in targets if other != target]:
         again = planned(map(_in_order, planned(map(_in_order, first), other)), target)
         needed = cost(target, again)
         if needed.is_less(least, _WORTH):
             chosen, least = again, needed
-    still, unmoved, worth = target, chosen, _WORTH_MOVING
-    for other in (plan.target, *others):
-        moving = _staged_moving(unmoved, bits, other, support)
+    still, worth = (target, chosen), _WORTH_MOVING
+    for other in targets:
+        moving = _staged_moving(still[1], bits, other, support)
         if moving is not None and (needed := cost(other, moving)).is_less(least, worth):
             target, chosen, least, worth = other, moving, needed, 1.0
-    plan.target, plan.levels = target, (plan.levels[0], *target.levels(bits))
-    for segment, own, plain in zip(plan.segments, chosen, unmoved):
-        segment.stages = own
-        segment.still = None if own is plain else Backward(still, plain)
+    return _Choice(target, chosen, least, still)
 
 
 def _staged_moving(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:

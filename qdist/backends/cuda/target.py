@@ -52,6 +52,13 @@ which they tell the times to 5 % and 3 % (benchmarks/gpu_notes.md)."""
 _FEWEST_BITS_TO_CHOOSE = 23
 """Of shards for which several shapes are tried: smaller ones fit caches, where a sweep costs little."""
 
+_TRIES = 16
+_FEWEST_BITS_TO_TRY = 26
+"""Schedules that are compared, and where: it takes as long again as all other planning, up to half a second."""
+
+_PHASES_A_GATE = 0.75
+"""Of a matrix of two qubits, before its blocks are known: some share a phase."""
+
 _FEWER_BLOCKS = {1: 1.1, 2: 1.05}
 """What larger tiles than the shape's cost the adjoint sweep, by how many a multiprocessor has room for: barriers that
 more warps wait at (benchmarks/gpu_notes.md)."""
@@ -103,6 +110,13 @@ class CudaTarget(Target):
         more = max(0, len(stage.close) - usual.tile)
         larger = _FEWER_BLOCKS[max(1, usual.blocks >> more)] if more else 1.0
         return larger * max(memory, (1 + count) / _PHASES_A_SWEEP)
+
+    def tries(self, num_bits: int) -> int:
+        return _TRIES if self.shape.states == 1 and num_bits >= _FEWEST_BITS_TO_TRY else 0
+
+    def work(self, num_bits: int) -> float:
+        costs = _COSTS[self.shape.itemsize]
+        return costs.product + _PHASES_A_GATE / 16 * costs.phase  # Matrices of two qubits weigh 16.
 
     def widened(self) -> CudaTarget:
         double = np.dtype(np.complex128)

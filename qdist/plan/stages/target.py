@@ -39,8 +39,8 @@ class Target:
     """Whether phases of the qubits of a two-qubit matrix become part of it."""
     moves_qubits: bool = False
     """Whether stages may leave qubits at other positions of their tiles at little cost (plan/stages/moving.py)."""
-    tries: int = 0
-    """Schedules that are compared where a run takes longer than that; 0 if the first one is taken."""
+    arithmetic_apart: bool = False
+    """Whether ``stage_cost`` counts arithmetic that ``sweep_cost`` does not."""
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 
@@ -87,9 +87,13 @@ class Target:
         return 1.0
 
     def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        """By what schedules are compared: the time of the stage with its arithmetic, in the same units. The same, where
-        there are no tries."""
+        """By what schedules are compared: the time of the stage with its arithmetic, in the same units. The same as the
+        sweep's, if that is not apart."""
         return self.sweep_cost(num_bits, stage, blocks)
+
+    def tries(self, num_bits: int) -> int:
+        """Schedules that are compared where a run takes longer than that; 0 if the first one is taken."""
+        return 0
 
     def work(self, num_bits: int) -> float:
         """What a unit of an operation's weight (plan/stages/schedule.py) costs about, in the same units."""
