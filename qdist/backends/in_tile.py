@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit.gate import FORMULAS
+from qdist.circuit.gates import GATES
 from qdist.native import kernels
 from qdist.plan.fuse import Block
 from qdist.plan.operations import Operation
+from qdist.plan.rewrites.pairs import as_matrices
 
 __all__ = [
     "Factors",
@@ -38,13 +41,23 @@ def dense_targets(block: Block) -> list[int]:
 def factors_of(block: Block, targets: Sequence[int]) -> Factors:
     """The matrices whose product is that of a dense block."""
     factors: Factors = []
-    for o in block.operations:
+    for o in (o for whole in block.operations for o in _parts_of(whole)):
         if o.kind == "diagonal":
             factors += _phase_factors(o, targets)
+            continue
+        if o.kind == "rotation":
+            factors.append(_rotation_factor(o, targets))
             continue
         matrix = [] if o.matrix is None else np.asarray(o.matrix).ravel().tolist()
         factors.append((o.formula, list(o.slots), [targets.index(q) for q in o.targets], matrix))
     return factors
+
+
+def _parts_of(operation: Operation) -> Iterable[Operation]:
+    """Matrices and phases whose product it is."""
+    if not operation.parts:
+        return (operation,)
+    return (o for part in operation.parts for o in as_matrices(part))
 
 
 def constant_matrix(
@@ -85,6 +98,21 @@ def _phase_factors(operation: Operation, targets: Sequence[int]) -> Factors:
         else:
             factors.append((FORMULAS["phases"], [slot], bits, phases.astype(complex).tolist()))
     return factors
+
+
+def _rotation_factor(operation: Operation, targets: Sequence[int]) -> tuple[int, list[int], list[int], list[complex]]:
+    """A Pauli rotation that became part of a matrix, maybe under conditions: exp(-i t/2 G). G is the Pauli string where
+    the conditions hold, and 0 elsewhere."""
+    generator: Any = np.eye(1, dtype=complex)
+    qubits = [q for q, _ in operation.controls]
+    for _, value in operation.controls:
+        generator = np.kron(np.diag([1 - value, value]), generator)
+    for qubit, letter in zip(operation.targets, operation.letters):
+        if letter != "I":
+            generator = np.kron(GATES[letter.lower()].matrix(), generator)
+            qubits.append(qubit)
+    numbers = (operation.sign * generator).ravel().tolist()
+    return FORMULAS["rotation"], list(operation.slots), [targets.index(q) for q in qubits], numbers
 
 
 def condition_masks(conditions: Iterable[tuple[int, int]], bit: Mapping[int, int]) -> tuple[int, int, int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qdist.plan.fuse import Block
+from qdist.plan.operations import Operation
 
 __all__ = ["SERVERS_OF_GPUS", "Cluster", "Machine", "block_flops", "bytes_of_swaps", "is_real"]
 
@@ -69,4 +70,12 @@ def block_flops(block: Block) -> float:
 
 def is_real(block: Block) -> bool:
     """Whether a dense block's matrix is real, whatever the angles."""
-    return all(o.gate is not None and o.gate.is_real for o in block.operations)
+    return all(map(_is_real, block.operations))
+
+
+def _is_real(operation: Operation) -> bool:
+    if operation.parts:
+        return all(map(_is_real, operation.parts))
+    if operation.gate is not None:
+        return operation.gate.is_real
+    return operation.kind in ("flip", "swap")

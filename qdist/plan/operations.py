@@ -66,6 +66,8 @@ class Operation:
     """Rotation: the Pauli letter of each target."""
     sign: float = 1.0
     """Rotation: what its angle is multiplied by."""
+    parts: tuple[Operation, ...] = ()
+    """Dense: the gates whose product it is, in the order in which they act; none where it is a gate itself."""
 
     @property
     def formula(self) -> int:
@@ -77,6 +79,10 @@ class Operation:
         return self.mixes | self.z_like
 
     @property
+    def num_gates(self) -> int:
+        return len(self.parts) or 1
+
+    @property
     def signs(self) -> int:
         """Rotation: mask of the qubits with Y or Z, whose parity is the sign of the flipped amplitude."""
         return _mask(q for q, letter in zip(self.targets, self.letters) if letter in "YZ")
@@ -85,7 +91,7 @@ class Operation:
     def reads(self) -> set[int]:
         """The angles that it depends on."""
         affine = [a for _, a in self.terms] + [a for _, a in self.wide]
-        return set(self.slots).union(slot for _, parts in affine for slot, _ in parts)
+        return set(self.slots).union(*(part.reads for part in self.parts), (s for _, terms in affine for s, _ in terms))
 
 
 def operation(instruction: Instruction, slot: int) -> Operation | None:
@@ -156,6 +162,7 @@ def moved(operation: Operation, places: Sequence[int]) -> Operation:
         controls=conditions(operation.controls),
         terms=[(tuple(sorted(places[q] for q in product)), affine) for product, affine in operation.terms],
         wide=[(conditions(tests), affine) for tests, affine in operation.wide],
+        parts=tuple([moved(part, places) for part in operation.parts]),
     )
 
 

@@ -35,7 +35,7 @@ def kinds(plan: Plan, segment: Segment) -> list[int]:
 
 def stage_text(plan: Plan, segment: Segment) -> str:
     """What a stage does, in a few words."""
-    gates = sum(len(stage.operations) for stage, _ in segment.stages)
+    gates = sum(stage.num_gates for stage, _ in segment.stages)
     text = f"{gates} gate{'s' * (gates != 1)}, {len(segment.stages)} sweep{'s' * (len(segment.stages) != 1)}"
     if not segment.swaps:
         return text

@@ -150,7 +150,7 @@ class Plan:
     @property
     def num_gates(self) -> int:
         """Operations of all blocks: what is left of the circuit's gates after simplification."""
-        return sum(len(block.operations) for block in self.blocks)
+        return sum(o.num_gates for block in self.blocks for o in block.operations)
 
     @property
     def state_bytes(self) -> int:
@@ -246,7 +246,7 @@ class Plan:
                     lines.append("  exchange " + ", ".join(f"{a} with {b}" for a, b in segment.swaps))
                 for stage, blocks in segment.stages:
                     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(b.kind for b in blocks).items())
-                    gates = several(len(stage.operations), "gate")
+                    gates = several(stage.num_gates, "gate")
                     lines.append(f"  sweep of tiles of bits {_ranges(stage.close)}: {gates} as {kinds}")
         return "\n".join(lines)
 

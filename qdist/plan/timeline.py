@@ -91,5 +91,5 @@ def _sweeps(plan: Plan, shards: int) -> list[tuple[str, tuple[float, float]]]:
 def _said(tiles: Tiles) -> str:
     stage, blocks = tiles
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(block.kind for block in blocks).items())
-    gates = len(stage.operations)
+    gates = stage.num_gates
     return f"sweep: {gates} gate{'s' * (gates != 1)} as {kinds}; tiles of {len(stage.close)} bits"

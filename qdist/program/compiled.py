@@ -156,7 +156,8 @@ class Compiled:
 def _has_linear(plan: Plan) -> bool:
     """Whether a matrix that is not unitary changes the norm."""
     stages = (stage for segment in plan.segments for stage, _ in segment.stages)
-    return any(isinstance(o.gate, LinearGate) for stage in stages for o in stage.operations)
+    operations = (part for stage in stages for o in stage.operations for part in o.parts or (o,))
+    return any(isinstance(o.gate, LinearGate) for o in operations)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

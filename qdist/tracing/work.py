@@ -45,7 +45,7 @@ def work_of(executor: Executor, bits: int) -> list[StageWork]:
         kinds = ", ".join(dict.fromkeys(block.kind for block in blocks))
         flops = sum(map(block_flops, blocks)) * 2.0**bits
         close = (1 << bits) - 1 if stage.is_wide else sum(1 << p for p in stage.close)
-        name = f"stage {number}: {len(stage.operations)} gates as {len(blocks)} {kinds}"
+        name = f"stage {number}: {stage.num_gates} gates as {len(blocks)} {kinds}"
         only_moves = segment.still is not None and stage.only_moves
         found.append(StageWork(name, 2 * (plan.dtype.itemsize << bits), flops, close, in_double, only_moves))
     return found

@@ -26,8 +26,13 @@ def planned(row: Gate, angles: np.ndarray) -> list[Operation]:
 def test_every_formula_is_of_a_row() -> None:
     named = {row.name: row for row in ROWS}
     # Those that come with their numbers are of none.
-    assert (kernels.formulas[0], kernels.formulas[-1]) == (("constant", 0, 0, False), ("phases", 0, 1, False))
-    for number, (name, bits, angles, is_real) in enumerate(kernels.formulas[1:-1], 1):
+    first, *others, phases, rotation = kernels.formulas
+    assert (first, phases, rotation) == (
+        ("constant", 0, 0, False),
+        ("phases", 0, 1, False),
+        ("rotation", 0, 1, False),
+    )
+    for number, (name, bits, angles, is_real) in enumerate(others, 1):
         row = named[name]
         assert (row.formula, row.num_qubits, row.num_params, row.is_real) == (number, bits, angles, is_real)
 
@@ -113,3 +118,60 @@ def test_phases_that_come_with_their_numbers() -> None:
     np.testing.assert_allclose(gradient, [0, expected], atol=1e-13)
     with pytest.raises(ValueError, match="a diagonal"):
         found.add(2, [(FORMULAS["phases"], [1], [0, 1], [1, 2])])
+
+
+@pytest.mark.parametrize("letters", ["X", "ZX", "YZ", "XY"])
+@pytest.mark.parametrize("under", [None, 0, 1])
+def test_rotations_that_come_with_their_generators(letters: str, under: int | None) -> None:
+    """exp(-i t/2 G), of which G is 0 where a condition does not hold; and its derivative."""
+    rng = np.random.default_rng(5)
+    generator = np.eye(1)
+    for letter in letters:
+        generator = np.kron(generator, qd.circuit.GATES[letter.lower()].matrix())
+    if under is not None:
+        generator = np.kron(np.diag([1 - under, under]), generator)
+    size = len(generator)
+    bits = list(range(size.bit_length() - 1))
+    found = kernels.MatrixList()
+    found.add(len(bits), [(FORMULAS["rotation"], [0], bits, generator.astype(complex).ravel().tolist())])
+    values, vectors = np.linalg.eigh(generator)
+
+    def exact(t: float) -> np.ndarray:
+        return (vectors * np.exp(-0.5j * t * values)) @ vectors.conj().T
+
+    for angle in (0.83, 1e-12):
+        matrix = np.zeros(size * size, np.complex128)
+        found.at(np.array([angle]), matrix)
+        np.testing.assert_allclose(matrix.reshape(size, size), exact(angle), atol=1e-14)
+        # Small angles keep their digits: tangents are as small.
+        off = matrix.reshape(size, size)[~np.eye(size, dtype=bool)]
+        wanted = (-1j * np.sin(angle / 2) * generator)[~np.eye(size, dtype=bool)]
+        if under is None:
+            np.testing.assert_allclose(off, wanted, rtol=1e-13)
+        transition = rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size))
+        gradient = np.zeros(1)
+        found.add_gradients(transition.ravel(), np.array([angle]), gradient)
+        expected = 2 * np.trace(-0.5j * generator @ transition).real
+        np.testing.assert_allclose(gradient, [expected], atol=1e-12)
+    with pytest.raises(ValueError, match="a generator"):
+        found.add(len(bits), [(FORMULAS["rotation"], [0], bits, [1, 2])])
+
+
+@pytest.mark.parametrize("formula", ["phases", "rotation"])
+def test_matrices_of_the_same_angle_and_other_numbers_are_not_the_same(formula: str) -> None:
+    """Matrices of equal formulas and angles are computed once; those that differ in the numbers they come with are
+    two."""
+    numbers = {"phases": [[0, 1], [0, 2]], "rotation": [[0, 1, 1, 0], [0, -1j, 1j, 0]]}[formula]
+    together, apart, angle = kernels.MatrixList(), [], np.array([0.7])
+    for own in numbers:
+        factors = [(FORMULAS["rx"], [0], [0], []), (FORMULAS[formula], [0], [0], own)]
+        together.add(1, factors)
+        alone = kernels.MatrixList()
+        alone.add(1, factors)
+        entries = np.zeros(4, np.complex128)
+        alone.at(angle, entries)
+        apart.append(entries)
+    both = np.zeros(8, np.complex128)
+    together.at(angle, both)
+    assert not np.allclose(*apart)
+    np.testing.assert_array_equal(both, np.concatenate(apart))

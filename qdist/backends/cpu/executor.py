@@ -129,7 +129,7 @@ def _pairs(blocks: Sequence[Block], affine: AffineMap) -> dict[int, tuple[Form, 
     trainable = set(affine.slots.tolist())
     for number, block in enumerate(blocks):
         targets = dense_targets(block) if block.kind == "dense" else []
-        if len(targets) == 2 and not any(o.controls or trainable.intersection(o.slots) for o in block.operations):
+        if len(targets) == 2 and not any(o.controls or trainable & o.reads for o in block.operations):
             matrix = constant_matrix(factors_of(block, targets), [0, 1], affine.constants)
             if matrix.imag.any():
                 pairs.add((targets[0], targets[1]), matrix)

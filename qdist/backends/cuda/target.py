@@ -161,13 +161,14 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
 
 def _products(block: Block) -> float:
     """Multiplications an amplitude of a block that is no diagonal: of matrices on two qubits those of a pair
-    (backends/pairs.py) or of a lean matrix (lowering/lean.py)."""
+    (backends/pairs.py) or of a lean matrix (lowering/lean.py). Joined ones are few of many, and seldom have the
+    neighbours that a pair needs."""
     if block.kind in ("diagonal", "table"):
         return 0.0
     if block.keeps_parity:
         return 5.5
     if block.is_plain_dense and block.mixes.bit_count() == 2:
-        return 10.5
+        return 16.0 if any(o.parts for o in block.operations) else 10.5
     return block_flops(block) / 2
 
 

@@ -36,7 +36,8 @@ _TRIES = 16
 that of 48 costs 3 % less in one of them, and 2 to 4 % more in three, as gates are weighed before they are blocks."""
 
 _DENSE = {1: 1.1, 2: 1.85, 3: 5.1, 4: 8.3}
-_REAL, _KEEPS_PARITY, _CONTROLLED, _ROTATION, _DIAGONAL, _MOVES = 0.56, 0.65, 0.42, 0.61, 0.9, 0.73
+_REAL = {1: 0.56, 2: 1.0}
+_KEEPS_PARITY, _CONTROLLED, _ROTATION, _DIAGONAL, _MOVES = 0.65, 0.42, 0.61, 0.9, 0.73
 """Of blocks, by the qubits that a matrix mixes and by kind, in units of reading and writing a state in the cache.
 Fitted to 43 circuits of 20 qubits in complex64 on two Neoverse-N1 cores (benchmarks/cpu_notes.md), but for that of
 matrices which keep parities, a guess: such circuits run as Pauli rotations there."""
@@ -65,10 +66,10 @@ def _block_cost(block: Block) -> float:
     mixed = block.mixes.bit_count()
     if not block.is_plain_dense:
         return _CONTROLLED * mixed
-    if mixed == 1 and is_real(block):
-        return _REAL
     if mixed == 2 and block.keeps_parity:
         return _KEEPS_PARITY
+    if mixed in _REAL and is_real(block):
+        return _REAL[mixed]
     return _DENSE.get(mixed) or _DENSE[4] * 2.0 ** (mixed - 4)
 
 

@@ -34,6 +34,10 @@ class Stage:
         return self.level.name == _MEMORY
 
     @property
+    def num_gates(self) -> int:
+        return sum(o.num_gates for o in self.operations)
+
+    @property
     def only_moves(self) -> bool:
         """Whether qubits change places and nothing else happens, which leaves |0...0> as it is."""
         return all(o.kind == "swap" for o in self.operations)

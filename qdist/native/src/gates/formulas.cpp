@@ -32,7 +32,8 @@ Matrix gate_matrix(Formula formula, const double* a) {
         }
         case Formula::phased_u: return u_matrix(a[0], a[1], a[2], a[3]);
         case Formula::constant:
-        case Formula::phases: break;
+        case Formula::phases:
+        case Formula::rotation: break;
     }
     throw std::logic_error("a matrix that comes with its numbers has no formula");
 }
@@ -76,7 +77,8 @@ Matrix gate_derivative(Formula formula, int k, const double* a) {
             return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -i * cis(-a[1])};
         }
         case Formula::constant:
-        case Formula::phases: break;
+        case Formula::phases:
+        case Formula::rotation: break;
     }
     throw std::logic_error("a matrix that comes with its numbers has no formula");
 }

@@ -13,8 +13,9 @@ namespace qdist {
 using Complex = std::complex<double>;
 using Matrix = std::vector<Complex>;  // row by row
 
-// name, number of bits, number of angles, whether the matrix is real whatever the angles are. Constants and phases, exp(i t D)
-// of a diagonal D, come with numbers of their own and have any number of bits (matrices.hpp).
+// name, number of bits, number of angles, whether the matrix is real whatever the angles are. Constants, phases, exp(i t D)
+// of a diagonal D, and rotations, exp(-i t/2 G) with G^3 = G, come with numbers of their own and have any number of bits
+// (matrices.hpp).
 #define QDIST_FORMULAS(FORMULA)      \
     FORMULA(constant, 0, 0, false)   \
     FORMULA(rx, 1, 1, false)         \
@@ -27,7 +28,8 @@ using Matrix = std::vector<Complex>;  // row by row
     FORMULA(xx_plus_yy, 2, 2, false) \
     FORMULA(fsim, 2, 2, false)       \
     FORMULA(phased_u, 1, 4, false)   \
-    FORMULA(phases, 0, 1, false)
+    FORMULA(phases, 0, 1, false)     \
+    FORMULA(rotation, 0, 1, false)
 
 #define QDIST_NAME(name, bits, angles, real) name,
 enum class Formula : int { QDIST_FORMULAS(QDIST_NAME) };

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <set>
 #include <utility>
@@ -16,7 +17,7 @@ namespace qdist {
 struct Source {
     Formula formula = Formula::constant;
     std::vector<int> slots;  // which angles
-    Matrix value;            // for a constant; for phases the real numbers of D
+    Matrix value;            // for a constant; for phases the real numbers of D; for a rotation G
 
     // Whether it is real whatever the angles are.
     bool is_real() const {
@@ -26,12 +27,20 @@ struct Source {
 
     Matrix at(const double* angles) const {
         if (formula == Formula::phases) return phases(angles, [](double) { return Complex(1); });
+        if (formula == Formula::rotation) {
+            const double half = angles[slots[0]] / 2, s = std::sin(half / 2);
+            return rotation(-2 * s * s, std::sin(half), 1);
+        }
         return formula == Formula::constant ? value : gate_matrix(formula, chosen(angles).data());
     }
 
     // The derivative by the k-th of its angles.
     Matrix derivative(int k, const double* angles) const {
         if (formula == Formula::phases) return phases(angles, [](double d) { return Complex(0, d); });
+        if (formula == Formula::rotation) {
+            const double half = angles[slots[0]] / 2;
+            return rotation(-std::sin(half) / 2, std::cos(half) / 2, 0);
+        }
         return gate_derivative(formula, k, chosen(angles).data());
     }
 
@@ -43,6 +52,19 @@ private:
         for (std::size_t k = 0; k < value.size(); ++k) {
             const double d = value[k].real();
             m[k * (value.size() + 1)] = factor(d) * cis(angles[slots[0]] * d);
+        }
+        return m;
+    }
+
+    // a G^2 - i b G, and c on the diagonal.
+    Matrix rotation(double a, double b, double c) const {
+        const std::size_t size = std::size_t(1) << (std::bit_width(value.size()) - 1) / 2;
+        Matrix m(size * size);
+        for (std::size_t p = 0; p < size; ++p) {
+            for (std::size_t k = 0; k < size; ++k)
+                for (std::size_t q = 0; q < size; ++q) m[p * size + q] += a * value[p * size + k] * value[k * size + q];
+            for (std::size_t q = 0; q < size; ++q) m[p * size + q] -= Complex(0, b) * value[p * size + q];
+            m[p * size + p] += c;
         }
         return m;
     }

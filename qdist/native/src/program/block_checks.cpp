@@ -21,6 +21,10 @@ int check_factor(int formula, const std::vector<int>& slots, const std::vector<i
             check_size(entries, std::size_t(1) << bits.size(), "a diagonal");
             return angles;
         }
+        if (Formula(formula) == Formula::rotation) {
+            check_size(entries, std::size_t(1) << 2 * bits.size(), "a generator");
+            return angles;
+        }
         check_size(bits.size(), std::size_t(facts(Formula(formula)).bits), "the bits of a formula");
     }
     return angles;

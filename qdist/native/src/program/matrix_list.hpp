@@ -59,11 +59,11 @@ private:
         bool everywhere;
     };
 
-    // Whether two matrices are the same formulas of the same values, as gates that share a parameter are.
+    // Whether two matrices are the same formulas of the same values and numbers, as gates that share a parameter are.
     static bool are_equal(const Entry& a, const Entry& b, const double* angles) {
         return a.bits == b.bits && std::equal(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(), [&](const Factor& f, const Factor& g) {
             const auto is_same = [&](int s, int t) { return angles[s] == angles[t]; };
-            return f.source.formula != Formula::constant && f.source.formula == g.source.formula && f.bits == g.bits &&
+            return f.source.formula == g.source.formula && f.bits == g.bits && f.source.value == g.source.value &&
                    std::equal(f.source.slots.begin(), f.source.slots.end(), g.source.slots.begin(), g.source.slots.end(), is_same);
         });
     }
