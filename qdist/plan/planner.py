@@ -134,20 +134,35 @@ def make_plan(
         folded=planner.folded,
         renames=planner.renames,
     )
-    trained = circuit.num_parameters > 0
+    trained, support = circuit.num_parameters > 0, 0 if start is None else -1
+    plan.rows_in_double = computes_in_double(plan, trained, one_by_one=True)
+    if levels is None:
+        _join_pairs(plan, support)
     plan.gradients_in_double = computes_in_double(plan, trained)
     plan.in_double = plan.gradients_in_double if gradients else computes_in_double(plan, trained, gradients=False)
-    plan.rows_in_double = computes_in_double(plan, trained, one_by_one=True)
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
     if levels is None:
         # Where the sweep back has no stages of its own, larger tiles of two states would be too large.
         as_planned = trained and len(plan.target.backward()) == 1
-        _stage_faster(plan, 0 if start is None else -1, as_planned)
+        _stage_faster(plan, support, as_planned)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
     return plan
+
+
+def _join_pairs(plan: Plan, support: int) -> None:
+    """Gates on the same two qubits as one matrix each, where a segment costs less so. support: as for ``cost_of``, of
+    the first; exchanges bring in what may be anything."""
+    bits, target = plan.shard_bits, plan.target
+    for k, segment in enumerate(plan.segments):
+        joined = with_pairs_joined([o for stage, _ in segment.stages for o in stage.operations], bits)
+        if joined is not None:
+            found = staged(joined, bits, target, target.levels(bits))
+            cost, before = (cost_of(target, stages, bits, -1 if k else support) for stages in (found, segment.stages))
+            if cost < _WORTH_JOINING * before:
+                segment.stages = found
 
 
 def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> None:
@@ -186,43 +201,21 @@ class _Choice(NamedTuple):
 
 
 def _stage_faster(plan: Plan, support: int, as_planned: bool) -> None:
-    """The stages that cost least of those in the plan, of those of the same gates with pairs joined, of those that a
-    search over schedules finds for both, and of what ``_faster`` makes of them. support: as for ``cost_of``, of the
-    first segment; exchanges bring in what may be anything. as_planned: for tiles of the plan's own target alone."""
+    """The stages that cost least of those in the plan, of those that a search over schedules finds, and of what
+    ``_faster`` makes of both. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
+    anything. as_planned: for tiles of the plan's own target alone."""
     bits, target = plan.shard_bits, plan.target
     targets = (target, *(() if as_planned else target.forward(bits)))
-
-    def cost_in_all(stages: list[list[Tiles]]) -> float:
-        return sum(cost_of(target, own, bits, -1 if k else support) for k, own in enumerate(stages))
-
-    def best_of(start: list[list[Tiles]]) -> _Choice:
-        best = _faster(start, bits, targets, support)
-        if (searched := _searched(start, bits, target, support)) is not None:
-            found = _faster(searched, bits, targets, support)
-            best = found if found.cost.all < _WORTH * best.cost.all else best
-        return best
-
     stages = [segment.stages for segment in plan.segments]
-    best = best_of(stages)
-    joined = _with_pairs_joined(stages, bits, target)
-    if joined is not None and cost_in_all(joined) < cost_in_all(stages):
-        found = best_of(joined)
-        best = found if found.cost.all < _WORTH_JOINING * best.cost.all else best
+    best = _faster(stages, bits, targets, support)
+    if (searched := _searched(stages, bits, target, support)) is not None:
+        found = _faster(searched, bits, targets, support)
+        best = found if found.cost.all < _WORTH * best.cost.all else best
     still, unmoved = best.still
     plan.target, plan.levels = best.target, (plan.levels[0], *best.target.levels(bits))
     for segment, own, plain in zip(plan.segments, best.stages, unmoved):
         segment.stages = own
         segment.still = None if own is plain else Backward(still, plain)
-
-
-def _with_pairs_joined(stages: list[list[Tiles]], bits: int, target: Target) -> list[list[Tiles]] | None:
-    """Stages of the same operations with pairs joined (plan/rewrites/pairs.py); None where there are none."""
-    found = list(stages)
-    for k, own in enumerate(stages):
-        operations = with_pairs_joined([o for stage, _ in own for o in stage.operations], bits)
-        if operations is not None:
-            found[k] = staged(operations, bits, target, target.levels(bits))
-    return None if all(own is before for own, before in zip(found, stages)) else found
 
 
 def _searched(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:
