@@ -56,7 +56,7 @@ from qdist.state import reference
 
 EVOLVED = [name for name in FAMILIES if name != "uccsd"]
 ROWS = [*EVOLVED, *molecules.MOLECULES, "latency", "batch"]
-NOT_TRAINED = ("volume", "grover", "clifford_t")
+NOT_TRAINED = ("volume", "volume_cx", "grover", "clifford_t")
 """Their gates are matrices, phases of 180 degrees, or have no angles."""
 MODES = {"forward": "evolve", "energy": "energy", "gradient": "gradient"}
 LATENCY_QUBITS = (4, 8, 12)

@@ -152,6 +152,39 @@ def clifford_t(n: int) -> qd.Circuit:
     return circuit
 
 
+def volume_cx(n: int) -> qd.Circuit:
+    """10 layers of random gates on pairs as compilers write them: three CX, and any matrix on both qubits around
+    each."""
+    rng = np.random.default_rng(0)
+    circuit = qd.Circuit(n)
+    for _ in range(10):
+        order = rng.permutation(n).tolist()
+        for a, b in zip(order[::2], order[1::2]):
+            for k in range(4):
+                for q in (a, b):
+                    circuit.u(*rng.uniform(-3, 3, 3), q)
+                if k < 3:
+                    circuit.cx(a, b)
+    return circuit
+
+
+def qcnn(n: int) -> qd.Circuit:
+    """A convolutional network: three rounds of any gate on all neighbours, by 15 angles, then half of the qubits."""
+    theta = iter(qd.ParameterVector("t", 90 * n + 2 * n))
+    circuit, left = qd.Circuit(n), list(range(n))
+    while len(left) > 1:
+        for a, b in 3 * [*zip(left[::2], left[1::2]), *zip(left[1::2], left[2::2])]:
+            for last in (False, True):
+                for q in (a, b):
+                    circuit.rz(next(theta), q).ry(next(theta), q).rz(next(theta), q)
+                if not last:
+                    circuit.rxx(next(theta), a, b).ryy(next(theta), a, b).rzz(next(theta), a, b)
+        for a, b in zip(left[::2], left[1::2]):
+            circuit.cp(next(theta), a, b).ry(next(theta), b)
+        left = left[1::2] + left[-1:] * (len(left) % 2)
+    return circuit
+
+
 FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
     "ansatz": lambda n: qd.library.hardware_efficient(n, 8),
     "qft": lambda n: qd.Circuit(n).x(0).compose(qd.library.qft(n, swaps=False)),
@@ -168,6 +201,8 @@ FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
     "iswaps": iswaps,
     "trotter2": trotter2,
     "clifford_t": clifford_t,
+    "volume_cx": volume_cx,
+    "qcnn": qcnn,
     "uccsd": lambda n: fermions.uccsd(n // 2 // 2 * 2, n // 2 * 2),
 }
 
