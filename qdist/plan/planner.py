@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from qdist.circuit import Circuit, CircuitError, Gate
 from qdist.circuit.channels import refuse_channels
 from qdist.circuit.instruction import Instruction
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster
+from qdist.plan.fastest import join_pairs, stage_faster
 from qdist.plan.layout import Layout
 from qdist.plan.levels import Level
 from qdist.plan.network.cnots import fewer_cnots
@@ -24,13 +24,10 @@ from qdist.plan.rewrites.euler import with_phases_apart
 from qdist.plan.rewrites.hopping import with_hopping_apart
 from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.monomials import as_moves
-from qdist.plan.rewrites.pairs import with_pairs_joined
 from qdist.plan.rewrites.sandwiches import without_sandwiches
 from qdist.plan.rewrites.swaps import without_swaps
-from qdist.plan.stages.backward import Backward
 from qdist.plan.stages.cpu_target import cpu_target
-from qdist.plan.stages.division import Tiles, cost_of, shares_of, staged, staged_cheaply, sweeps_of
-from qdist.plan.stages.moving import staged_moving
+from qdist.plan.stages.division import staged
 from qdist.plan.stages.target import Target
 
 __all__ = ["SCHEDULES", "check_schedule", "make_plan"]
@@ -39,19 +36,6 @@ SCHEDULES = ("lazy", "in-order", "paper")
 
 MAX_QUBITS = 62
 """Indices of amplitudes are int64, and a sum of two must be one too."""
-
-_WORTH = 0.97
-"""A smaller relative gain is within the error of the cost model."""
-_WORTH_MOVING = 0.95
-"""The same for stages between which qubits change places, whose plans differ more."""
-
-_WORTH_JOINING = 0.85
-"""The same for pairs joined: such plans took up to a third longer than they cost, beside others that did not, on x86
-and an H200 alike."""
-
-_AMPLITUDES_A_TRY = 10_000
-"""Amplitudes that a sweep reads and writes in the time that a try takes for each operation: two to three microseconds
-on Neoverse-N1."""
 
 # (operation, the gate it comes from, number of the gate's first angle)
 _Planned = tuple[Operation, Gate, int]
@@ -136,33 +120,30 @@ def make_plan(
     )
     trained, support = circuit.num_parameters > 0, 0 if start is None else -1
     plan.rows_in_double = computes_in_double(plan, trained, one_by_one=True)
+    apart = None
     if levels is None:
-        _join_pairs(plan, support)
-    plan.gradients_in_double = computes_in_double(plan, trained)
-    plan.in_double = plan.gradients_in_double if gradients else computes_in_double(plan, trained, gradients=False)
+        before = _precision(plan, trained, gradients)
+        apart = join_pairs(plan, support)
+        # Where pairs that are joined are what makes single precision do, there is no way back.
+        apart = apart if _precision(plan, trained, gradients) == before else None
+    plan.gradients_in_double, plan.in_double = _precision(plan, trained, gradients)
     widened = target.widened()
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
+        apart = None
     if levels is None:
         # Where the sweep back has no stages of its own, larger tiles of two states would be too large.
         as_planned = trained and len(plan.target.backward()) == 1
-        _stage_faster(plan, support, as_planned)
+        stage_faster(plan, support, as_planned, apart)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
     return plan
 
 
-def _join_pairs(plan: Plan, support: int) -> None:
-    """Gates on the same two qubits as one matrix each, where a segment costs less so. support: as for ``cost_of``, of
-    the first; exchanges bring in what may be anything."""
-    bits, target = plan.shard_bits, plan.target
-    for k, segment in enumerate(plan.segments):
-        joined = with_pairs_joined([o for stage, _ in segment.stages for o in stage.operations], bits)
-        if joined is not None:
-            found = staged(joined, bits, target, target.levels(bits))
-            cost, before = (cost_of(target, stages, bits, -1 if k else support) for stages in (found, segment.stages))
-            if cost < _WORTH_JOINING * before:
-                segment.stages = found
+def _precision(plan: Plan, trained: bool, gradients: bool) -> tuple[bool, bool]:
+    """Whether gradients, and the plan's runs, are computed in double precision; arguments as for ``make_plan``."""
+    in_double = computes_in_double(plan, trained)
+    return in_double, in_double if gradients else computes_in_double(plan, trained, gradients=False)
 
 
 def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> None:
@@ -173,117 +154,6 @@ def _stage_again(plan: Plan, target: Target, levels: Sequence[Level] | None) -> 
     for segment in plan.segments:
         operations = [o for stage, _ in segment.stages for o in stage.operations]
         segment.stages = staged(operations, plan.shard_bits, target, chosen)
-
-
-def _in_order(stages: list[Tiles]) -> list[Operation]:
-    """Operations in the order in which they run."""
-    return [o for _, blocks in stages for block in blocks for o in block.operations]
-
-
-class _Cost(NamedTuple):
-    """Of stages: their sweeps, and these with their arithmetic, which is known less well."""
-
-    sweeps: float
-    all: float
-
-    def is_less(self, other: _Cost, worth: float) -> bool:
-        return self.sweeps < worth * other.sweeps and self.all <= other.all
-
-
-class _Choice(NamedTuple):
-    """Stages of a plan's segments, what they are for and what they cost; still: those that they were before qubits
-    changed places between them, with their target."""
-
-    target: Target
-    stages: list[list[Tiles]]
-    cost: _Cost
-    still: tuple[Target, list[list[Tiles]]]
-
-
-def _stage_faster(plan: Plan, support: int, as_planned: bool) -> None:
-    """The stages that cost least of those in the plan, of those that a search over schedules finds, and of what
-    ``_faster`` makes of both. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
-    anything. as_planned: for tiles of the plan's own target alone."""
-    bits, target = plan.shard_bits, plan.target
-    targets = (target, *(() if as_planned else target.forward(bits)))
-    stages = [segment.stages for segment in plan.segments]
-    best = _faster(stages, bits, targets, support)
-    if (searched := _searched(stages, bits, target, support)) is not None:
-        found = _faster(searched, bits, targets, support)
-        best = found if found.cost.all < _WORTH * best.cost.all else best
-    still, unmoved = best.still
-    plan.target, plan.levels = best.target, (plan.levels[0], *best.target.levels(bits))
-    for segment, own, plain in zip(plan.segments, best.stages, unmoved):
-        segment.stages = own
-        segment.still = None if own is plain else Backward(still, plain)
-
-
-def _searched(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:
-    """The same operations in the stages that a search over schedules finds, where they cost less; None if they never
-    do. It takes about as long as one run, at most."""
-    found = list(stages)
-    for k, own in enumerate(stages):
-        before = -1 if k else support
-        operations = [o for stage, _ in own for o in stage.operations]
-        cost = cost_of(target, own, bits, before)
-        tries = min(target.tries(bits), int(cost * 2.0**bits / (_AMPLITUDES_A_TRY * max(1, len(operations)))))
-        if tries > 1:
-            cheaper = staged_cheaply(operations, bits, target, before, tries)
-            if cost_of(target, cheaper, bits, before) < _WORTH * cost:
-                found[k] = cheaper
-    return None if all(own is before for own, before in zip(found, stages)) else found
-
-
-def _faster(start: list[list[Tiles]], bits: int, targets: tuple[Target, ...], support: int) -> _Choice:
-    """Stages for one of the targets, of which the first is that of the start, if they take less time, or those for an
-    order in which another one runs the gates: what tiles of one size bring together often runs together in those of
-    another; or stages between which qubits change places."""
-
-    def cost(target: Target, stages: list[list[Tiles]]) -> _Cost:
-        own = [(target, part, bits, -1 if k else support) for k, part in enumerate(stages)]
-        sweeps = sum(sweeps_of(*one) for one in own)
-        return _Cost(sweeps, sum(cost_of(*one) for one in own) if target.arithmetic_apart else sweeps)
-
-    def planned(operations: Iterable[list[Operation]], target: Target) -> list[list[Tiles]]:
-        return [staged(own, bits, target, target.levels(bits)) for own in operations]
-
-    target, chosen = targets[0], start
-    least = cost(target, chosen)
-    if len(targets) == 1:
-        return _Choice(target, chosen, least, (target, chosen))
-    for other in targets[1:]:
-        stages = planned(([o for stage, _ in own for o in stage.operations] for own in chosen), other)
-        needed = cost(other, stages)
-        if needed.is_less(least, _WORTH):
-            target, chosen, least = other, stages, needed
-    first = chosen
-    for other in [other for other in targets if other != target]:
-        again = planned(map(_in_order, planned(map(_in_order, first), other)), target)
-        needed = cost(target, again)
-        if needed.is_less(least, _WORTH):
-            chosen, least = again, needed
-    still, worth = (target, chosen), _WORTH_MOVING
-    for other in targets:
-        moving = _staged_moving(still[1], bits, other, support)
-        if moving is not None and (needed := cost(other, moving)).is_less(least, worth):
-            target, chosen, least, worth = other, moving, needed, 1.0
-    return _Choice(target, chosen, least, still)
-
-
-def _staged_moving(stages: list[list[Tiles]], bits: int, target: Target, support: int) -> list[list[Tiles]] | None:
-    """Stages of the segments' operations between which qubits change places; None where that cannot be planned, or
-    saves no reading and writing in one of them."""
-    if not target.moves_qubits:
-        return None
-    moving = []
-    for k, own in enumerate(stages):
-        before = -1 if k else support
-        most = sum(shares_of((stage for stage, _ in own), bits, before))
-        found = staged_moving(_in_order(own), bits, target, before, most)
-        if found is None:
-            return None
-        moving.append(found)
-    return moving
 
 
 def check_schedule(schedule: str) -> None:

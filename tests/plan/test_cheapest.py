@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.plan import planner
+from qdist.plan import fastest
 from qdist.plan.commute import commute
 from qdist.plan.fuse import fuse
 from qdist.plan.levels import Level
@@ -104,15 +104,15 @@ def test_states_and_gradients_of_searched_plans(monkeypatch: pytest.MonkeyPatch,
     circuit = random_circuit(n, seed, gates=80)
     theta = qd.Parameter("t")
     circuit.rx(theta, range(n)).rzz(2 * theta, 0, n - 1).ry(theta, 3)
-    monkeypatch.setattr(planner, "_AMPLITUDES_A_TRY", 1e-3)
+    monkeypatch.setattr(fastest, "_AMPLITUDES_A_TRY", 1e-3)
     searched: list[int] = []
-    search = planner.staged_cheaply
+    search = fastest.staged_cheaply
 
     def noted(*arguments):
         searched.append(arguments[-1])
         return search(*arguments)
 
-    monkeypatch.setattr(planner, "staged_cheaply", noted)
+    monkeypatch.setattr(fastest, "staged_cheaply", noted)
     program = qd.Program(circuit, dtype=dtype, device="cpu")
     tolerance = 1e-5 if dtype == "complex64" else 1e-12
     np.testing.assert_allclose(program.run([0.4]).amplitudes(), reference.state(circuit, [0.4]), atol=tolerance)
@@ -127,5 +127,5 @@ def test_states_and_gradients_of_searched_plans(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_short_runs_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "staged_cheaply", None)
+    monkeypatch.setattr(fastest, "staged_cheaply", None)
     make_plan(random_circuit(14, 0), COMPLEX64, target=cpu_targets.cpu_target(COMPLEX64))

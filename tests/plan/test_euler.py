@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.plan import planner
+from qdist.plan import fastest
 from qdist.plan.cost import is_real
 from qdist.state import reference
 
@@ -71,7 +71,7 @@ def test_states_and_gradients(seed: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("constant", [False, True])
 def test_between_phases_no_complex_matrix_is_left(monkeypatch: pytest.MonkeyPatch, constant: bool) -> None:
-    monkeypatch.setattr(planner, "with_pairs_joined", lambda *_: None)
+    monkeypatch.setattr(fastest, "with_pairs_joined", lambda *_: None)
     theta = qd.ParameterVector("t", 3 * N)
     circuit = qd.Circuit(N)
     for layer in range(4):

@@ -7,7 +7,7 @@ import pytest
 
 import qdist as qd
 from qdist.circuit.pauli.text import qubits_of
-from qdist.plan import planner
+from qdist.plan import fastest
 from qdist.plan.operations import Operation, operations
 from qdist.plan.plan import Plan
 from qdist.plan.planner import make_plan
@@ -203,9 +203,9 @@ def test_runs_end_where_something_else_acts() -> None:
 def test_the_planner_compares(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit = transpiled_volume(14, 6)
     least = make_plan(circuit, np.dtype(np.complex64))
-    monkeypatch.setattr(planner, "with_pairs_joined", lambda *_: None)
+    monkeypatch.setattr(fastest, "with_pairs_joined", lambda *_: None)
     plain = make_plan(circuit, np.dtype(np.complex64))
     assert joined(least)
     assert not joined(plain)
-    cost = [sum(planner.cost_of(p.target, s.stages, 14, 0) for s in p.segments) for p in (least, plain)]
+    cost = [sum(fastest.cost_of(p.target, s.stages, 14, 0) for s in p.segments) for p in (least, plain)]
     assert cost[0] < 0.6 * cost[1]

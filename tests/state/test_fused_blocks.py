@@ -80,3 +80,26 @@ def test_other_values_of_a_program_that_has_run(dtype: str) -> None:
     for values in (rng.uniform(-3, 3, 8), cancelling, np.zeros(8), quarter):
         got = program.run(values).amplitudes()
         np.testing.assert_allclose(got, reference.state(circuit, values), atol=tolerance)
+
+
+@both
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("pairs", [3, 40])
+def test_phases_of_bits_outside_of_the_tile(pairs: int, seed: int, dtype: str) -> None:
+    """Products of few or of many bits inside and outside, of rows and of columns, between rotations; and gradients."""
+    n, rng = 15, np.random.default_rng(seed)
+    theta = qd.ParameterVector("t", 4)
+    circuit = qd.Circuit(n).h(range(n))
+    for layer in range(4):
+        for _ in range(pairs):
+            a, b = rng.permutation(n)[:2].tolist()
+            circuit.rzz(theta[layer] * float(rng.normal()), a, b).cp(float(rng.normal()), b, a)
+        circuit.rz(float(rng.normal()), int(rng.integers(n)))
+        for q in rng.permutation(n)[:5].tolist():
+            circuit.ry(float(rng.normal()) + theta[layer], q)
+    values = rng.uniform(-1, 1, 4)
+    check(circuit, dtype, values)
+    observable = qd.PauliSum({"Z0 X1": 1.0, "Y13": 0.5, "Z2 X14": -0.7})
+    _, gradient = qd.Program(circuit, dtype=dtype).value_and_grad(observable, values)
+    expected = reference.gradient(circuit, observable, values)
+    np.testing.assert_allclose(gradient, expected, atol=1e-4 if dtype == "complex64" else 1e-10)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from states import random_sum
 
 import qdist as qd
-from qdist.plan import planner
+from qdist.plan import fastest
 from qdist.plan.levels import Level
 from qdist.plan.observables.strings import Strings
 from qdist.plan.operations import Operation, operations
@@ -94,7 +94,7 @@ def test_other_outputs_see_the_whole_circuit() -> None:
 
 def test_observables_that_would_need_more_passes_keep_the_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 20
-    monkeypatch.setattr(planner, "_AMPLITUDES_A_TRY", math.inf)  # A search finds as many sweeps for both.
+    monkeypatch.setattr(fastest, "_AMPLITUDES_A_TRY", math.inf)  # A search finds as many sweeps for both.
     circuit = qd.library.hardware_efficient(n, 1).cx(0, 19).cx(19, 8)
     program = qd.compile(circuit, device="cpu")
     assert program._short is not None
