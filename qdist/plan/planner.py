@@ -21,6 +21,7 @@ from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
 from qdist.plan.rewrites.euler import with_phases_apart
+from qdist.plan.rewrites.folding import with_phases_folded
 from qdist.plan.rewrites.hopping import with_hopping_apart
 from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.monomials import as_moves
@@ -238,7 +239,7 @@ class _Planner:
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         joins_phases = self._target.joins_phases
-        operations = without_sandwiches(operations)
+        operations = with_phases_folded(without_sandwiches(operations))
         if not joins_phases:
             operations = with_hopping_apart(operations)
         operations = with_phases_apart(with_cliffords_behind(operations, joins_phases), joins_phases)

@@ -115,6 +115,8 @@ class CudaTarget(Target):
         return _TRIES if self.shape.states == 1 and num_bits >= _FEWEST_BITS_TO_TRY else 0
 
     def work(self, num_bits: int) -> float:
+        if not self.tries(num_bits):
+            return 0.0
         costs = _COSTS[self.shape.itemsize]
         return costs.product + _PHASES_A_GATE / 16 * costs.phase  # Matrices of two qubits weigh 16.
 
