@@ -54,7 +54,7 @@ _FEWEST_BITS_TO_CHOOSE = 23
 
 _TRIES = 16
 _FEWEST_BITS_TO_TRY = 26
-"""Schedules that are compared, and where: it takes as long again as all other planning, up to half a second."""
+"""Schedules that are compared, and where: it takes about as long again as all other planning."""
 
 _PHASES_A_GATE = 0.75
 """Of a matrix of two qubits, before its blocks are known: some share a phase."""

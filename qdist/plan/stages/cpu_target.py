@@ -40,7 +40,8 @@ _REAL = {1: 0.56, 2: 1.0}
 _KEEPS_PARITY, _CONTROLLED, _ROTATION, _DIAGONAL, _MOVES = 0.65, 0.42, 0.61, 0.9, 0.73
 """Of blocks, by the qubits that a matrix mixes and by kind, in units of reading and writing a state in the cache.
 Fitted to 43 circuits of 20 qubits in complex64 on two Neoverse-N1 cores (benchmarks/cpu_notes.md), but for that of
-matrices which keep parities, a guess: such circuits run as Pauli rotations there."""
+matrices which keep parities, a guess: such circuits run as Pauli rotations there; and that of real ones of two qubits,
+which 100 random ones show beside as many complex ones."""
 
 _IN_CACHE = 1 << 23
 """Bytes of a state that two cores read and write about twice as fast as larger ones, by amplitude."""
