@@ -3,6 +3,9 @@
 // Vec is one register, Lanes as few of them as hold a given count of numbers. What depends on an instruction set is here:
 // the width of a register, and shuffles that compilers turn into its own.
 #pragma once
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -185,19 +188,45 @@ QDIST_INLINE inline void load_split(const Stored* p, V& re, V& im) {
     }
 }
 
-template <class V, class Stored>
+// Whether there are stores that do not read the cache line first, and leave it in no cache.
+#ifdef __x86_64__
+inline constexpr bool has_streaming_stores = true;
+inline void finish_streaming_stores() { _mm_sfence(); }
+#else
+inline constexpr bool has_streaming_stores = false;
+inline void finish_streaming_stores() {}
+#endif
+
+// streams: by such a store, if there are; p is then a multiple of the vector's size.
+template <bool streams, class V>
+QDIST_INLINE inline void put(void* p, V v) {
+#ifdef __x86_64__
+    if constexpr (streams) {
+        if constexpr (sizeof(V) == 16) return _mm_stream_ps(static_cast<float*>(p), __builtin_bit_cast(__m128, v));
+#ifdef __AVX__
+        if constexpr (sizeof(V) == 32) return _mm256_stream_ps(static_cast<float*>(p), __builtin_bit_cast(__m256, v));
+#endif
+#ifdef __AVX512F__
+        if constexpr (sizeof(V) == 64) return _mm512_stream_ps(static_cast<float*>(p), __builtin_bit_cast(__m512, v));
+#endif
+    }
+#endif
+    std::memcpy(p, &v, sizeof v);
+}
+
+template <bool streams = false, class V, class Stored>
 QDIST_INLINE inline void store_interleaved(Stored* p, V re, V im) {
     constexpr std::size_t n = sizeof(V) / sizeof(re[0]);
     if constexpr (sizeof(Stored) == sizeof(re[0])) {
         const V low = shuffled<n>(re, im, [](std::size_t l) { return l / 2 + l % 2 * n; });
         const V high = shuffled<n>(re, im, [](std::size_t l) { return n / 2 + l / 2 + l % 2 * n; });
-        std::memcpy(p, &low, sizeof low);
-        std::memcpy(p + n, &high, sizeof high);
+        put<streams>(p, low);
+        put<streams>(p + n, high);
     } else {
         using Half = Vec<Stored, n>;
         const Half a = converted<Half>(re), b = converted<Half>(im);
         const auto both = shuffled<2 * n>(a, b, [](std::size_t l) { return l / 2 + l % 2 * n; });
-        std::memcpy(p, &both, sizeof both);
+        put<streams>(p, both);
     }
 }
 

@@ -1,4 +1,5 @@
 // The native module. Every kernel releases the GIL while it runs.
+#include "base/caches.hpp"
 #include "base/checks.hpp"
 #include "base/crc32.hpp"
 #include "base/pool.hpp"
@@ -25,6 +26,8 @@ void set_threads(int threads) {
     qdist::check_range(threads, 1, qdist::most_threads, "the number of threads");
     qdist::chosen_threads = threads;
 }
+
+std::size_t set_beyond_caches(std::size_t bytes) { return qdist::beyond_caches.exchange(bytes); }
 
 std::uint32_t crc32(const Array<const std::uint8_t>& data, std::uint32_t before) {
     nb::gil_scoped_release release;
@@ -56,5 +59,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_xla(m);
     m.def("crc32", &crc32, exact("data"), "before"_a = 0, "As zlib.crc32, which takes several times as long.");
     m.def("max_threads", &qdist::max_threads, "Threads that the next kernel will use.");
+    m.def("set_beyond_caches", &set_beyond_caches, "bytes"_a,
+          "Sets how large a state must be to be stored past the caches, and gives what it was.");
     m.def("set_threads", &set_threads, "threads"_a, "Sets the threads of the kernels that follow.");
 }

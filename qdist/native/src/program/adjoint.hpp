@@ -54,6 +54,7 @@ struct Wanted {
     bool rest;          // store the amplitudes whose zero_bits are all 0: earlier stages need them
     bool everything;    // store all amplitudes
     double shift;       // the multiple of the ket that is subtracted from the bra before anything is undone
+    bool streams;       // store past the caches (TileGrid::streams)
 };
 
 // One stage's part of the sweep: what is summed where, and in which order blocks are undone.
@@ -108,8 +109,8 @@ public:
                     kets[k] = pair.ket, bras[k] = pair.bra, other = pair.other;
                 }
                 if (!wanted_.rest) continue;
-                grid.store(ket + 2 * first, all_kets, stored);
-                grid.store(bra + 2 * first, all_bras, stored);
+                grid.store(ket + 2 * first, all_kets, stored, wanted_.streams);
+                grid.store(bra + 2 * first, all_bras, stored, wanted_.streams);
             }
             collect(sums.data(), found);
         };
@@ -355,7 +356,9 @@ void run_back(Program<Real>& program, Stored* ket, Stored* bra, std::size_t offs
     for (std::size_t k = stages.size(); k-- > first;) {
         const TileGrid grid(stages[k].positions, live_before[k] & ~stages[k].mask());
         const Index zero_bits = gathered(~live_before[k], stages[k].positions);
-        const Wanted wanted{k == first ? until : 0, zero_bits, recover || k > first, recover, k + 1 == stages.size() ? shift : 0};
+        const bool streams = grid.streams(ket, program.num_bits() + 1) && grid.streams(bra, program.num_bits() + 1);
+        const Wanted wanted{k == first ? until : 0,   zero_bits, recover || k > first, recover,
+                            k + 1 == stages.size() ? shift : 0, streams};
         StageBack<Real>(stages[k], program.angles(), wanted).run(ket, bra, offset, grid, gradient);
     }
 }

@@ -272,7 +272,7 @@ private:
             Real* const buffer;
         };
         const auto room = [&] { return Room{{}, tile_room<Real>(2 * (together + 1) * size)}; };
-        const bool conditional = !stage.conditions.empty();
+        const bool conditional = !stage.conditions.empty(), streams = grid.streams(state, n_);
         each_on_threads(count >> bits, room, [&](const Room& own, std::size_t group) {
             const std::size_t first = group << bits;
             if (conditional && passes_over(stage, grid, first, together, offset)) return;
@@ -284,7 +284,7 @@ private:
             Stored* const begin = state + 2 * grid.base(first);
             grid.load(begin, used);
             for (std::size_t k = 0; k < together; ++k) run_tile(stage, size, tiles[k], other, grid.base(first + k) | offset);
-            grid.store(begin, used, grid.size);
+            grid.store(begin, used, grid.size, streams);
         });
     }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/bits.hpp"
+#include "base/caches.hpp"
 #include "base/simd.hpp"
 
 namespace qdist {
@@ -115,16 +117,27 @@ public:
         load<Real>(first, std::span<const Tile<Real>>(&tile, 1));
     }
 
-    // Stores the first `elements` of each tile, or a little more.
+    // Whether the rows of a shard's tiles are best stored past the caches. Where too many of them share the same sets of a
+    // second-level cache (128 KiB apart, 16 lines each), none is there any more when it is stored, and an ordinary store reads it
+    // again: a third of all that is moved. But a state that the caches hold should stay there. num_bits: of all that is swept.
+    template <class Stored>
+    bool streams(const Stored* shard, int num_bits) const {
+        constexpr std::size_t same_sets = 1 << 17, ways = 16, alignment = 64;
+        if constexpr (!has_streaming_stores) return false;
+        if (2 * sizeof(Stored) << num_bits <= beyond_caches || 2 * sizeof(Stored) * width_ < alignment) return false;
+        if (reinterpret_cast<std::uintptr_t>(shard) % alignment) return false;
+        const auto meets_first = [](Index run) { return 2 * sizeof(Stored) * run % same_sets == 0; };
+        return std::size_t(std::count_if(runs_.begin(), runs_.end(), meets_first)) > ways;
+    }
+
+    // Stores the first `elements` of each tile, or a little more. streams: past the caches.
     template <class Real, class Stored>
-    void store(Stored* first, std::span<const Tile<Real>> tiles, std::size_t elements) const {
-        for (std::size_t r = 0; r < std::max<std::size_t>(1, elements >> low_); ++r) {
-            Stored* x = first + 2 * runs_[r];
-            for (const Tile<Real>& tile : tiles) {
-                store_run(x, tile.re + r * width_, tile.im + r * width_);
-                x += 2 * width_;
-            }
-        }
+    void store(Stored* first, std::span<const Tile<Real>> tiles, std::size_t elements, bool streams = false) const {
+        if (has_streaming_stores && streams) {
+            store_runs<true>(first, tiles, elements);
+            finish_streaming_stores();
+        } else
+            store_runs<false>(first, tiles, elements);
     }
     template <class Real, class Stored>
     void store(Stored* first, Tile<Real> tile, std::size_t elements) const {
@@ -168,13 +181,23 @@ private:
             qdist::store<Real>(im + i, b);
         }
     }
-    template <class Real, class Stored>
+    template <bool streams, class Real, class Stored>
+    void store_runs(Stored* first, std::span<const Tile<Real>> tiles, std::size_t elements) const {
+        for (std::size_t r = 0; r < std::max<std::size_t>(1, elements >> low_); ++r) {
+            Stored* x = first + 2 * runs_[r];
+            for (const Tile<Real>& tile : tiles) {
+                store_run<streams>(x, tile.re + r * width_, tile.im + r * width_);
+                x += 2 * width_;
+            }
+        }
+    }
+    template <bool streams, class Real, class Stored>
     void store_run(Stored* x, const Real* re, const Real* im) const {
         if (width_ < Simd<Real>::lanes)
             for (std::size_t i = 0; i < width_; ++i) x[2 * i] = Stored(re[i]), x[2 * i + 1] = Stored(im[i]);
         else
             for (std::size_t i = 0; i < width_; i += Simd<Real>::lanes)
-                store_interleaved(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
+                store_interleaved<streams>(x + 2 * i, qdist::load(re + i), qdist::load(im + i));
     }
 
     // Calls f(first element, where it is) for each run of neighbours, of so many tiles.
