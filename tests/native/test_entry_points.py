@@ -302,6 +302,7 @@ def functions(dtype: str) -> dict[str, Wrong]:
             start=[8],
             limit=[-1],
         ),
+        "set_beyond_caches": Wrong(kernels.set_beyond_caches, lambda: {"bytes": 1 << 26}, bytes=[-1]),
         "set_threads": Wrong(kernels.set_threads, lambda: {"threads": kernels.max_threads()}, threads=[0, -1, 1 << 20]),
         "squared_norm": Wrong(kernels.squared_norm, lambda: {"shard": shard(dtype)}),
         "swap_parts": Wrong(
