@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.data_gates import UnitaryGate
 from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
 
@@ -104,7 +105,42 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
         raise CircuitError(f"{gate.name} is not unitary and cannot be planned as a gate")
     if gate.base.is_identity:
         return None
-    return gate_operation(gate, qubits, range(slot, slot + len(params)))
+    found = _simple(gate, qubits, params)
+    return found or gate_operation(gate, qubits, range(slot, slot + len(params)))
+
+
+_EIGHTH = np.pi / 4
+_ROUNDING = 1e-12
+
+
+def _simple(gate: Gate, qubits: Sequence[int], params: Sequence[Any]) -> Operation | None:
+    """A phase, or a gate of one qubit, whose angles are numbers and multiples of pi/4, without angles; None for others.
+    Compilers write H, S, T and CZ so, which rewrites know; gates of any other angles gain nothing from being known."""
+    if not params or not (gate.base.is_diagonal or gate.num_qubits == 1):
+        return None
+    if not all(isinstance(angle, (int, float)) and _is_multiple(angle, _EIGHTH) for angle in params):
+        return None
+    if not gate.base.is_diagonal:
+        matrix = np.asarray(gate.matrix(*params))
+        real, imaginary = (np.where(np.abs(part) < _ROUNDING, 0.0, part) for part in (matrix.real, matrix.imag))
+        return gate_operation(UnitaryGate(real + 1j * imaginary), qubits, range(0))
+    found = gate_operation(gate, qubits, range(1))
+    if found.kind != "diagonal" or len(params) > 1:
+        return None
+    (angle,) = params
+    terms = [(product, _at(affine, angle)) for product, affine in found.terms]
+    wide = [(tests, _at(affine, angle)) for tests, affine in found.wide]
+    return replace(found, terms=terms, wide=wide)
+
+
+def _is_multiple(angle: float, unit: float) -> bool:
+    return abs(angle - unit * round(angle / unit)) < _ROUNDING
+
+
+def _at(affine: Affine, angle: float) -> Affine:
+    """The value of a multiple of the one angle, as a constant."""
+    constant, terms = affine
+    return constant + sum(coefficient * angle for _, coefficient in terms), ()
 
 
 def as_rotation(operation: Operation) -> Operation | None:

@@ -25,6 +25,7 @@ from qdist.plan.rewrites.folding import with_phases_folded
 from qdist.plan.rewrites.hopping import with_hopping_apart
 from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.monomials import as_moves
+from qdist.plan.rewrites.phases import with_phases_gathered
 from qdist.plan.rewrites.reflections import with_reflections
 from qdist.plan.rewrites.sandwiches import without_sandwiches
 from qdist.plan.rewrites.swaps import without_swaps
@@ -240,7 +241,8 @@ class _Planner:
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         joins_phases = self._target.joins_phases
-        operations = with_reflections(with_phases_folded(without_sandwiches(with_reflections(operations))))
+        operations = with_phases_folded(without_sandwiches(with_reflections(operations)))
+        operations = with_phases_gathered(with_reflections(operations))
         if not joins_phases:
             operations = with_hopping_apart(operations)
         operations = with_phases_apart(with_cliffords_behind(operations, joins_phases), joins_phases)

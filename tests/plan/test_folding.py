@@ -66,13 +66,13 @@ def test_it_is_the_same_operator(seed: int) -> None:
 def test_a_toffoli_gate_is_one_phase_between_two_h() -> None:
     circuit = qd.Circuit(3)
     toffoli(circuit, 0, 1, 2)
-    first, phases, second = with_phases_folded(list(operations(circuit)))
-    assert (first.kind, phases.kind, second.kind) == ("dense", "diagonal", "dense")
-    assert not phases.terms
+    first, phases, second, rest = with_phases_folded(list(operations(circuit)))
+    assert (first.kind, phases.kind, second.kind, rest.kind) == ("dense", "diagonal", "dense", "diagonal")
     ((conditions, (angle, slots)),) = phases.wide
     assert sorted(conditions) == [(0, 1), (1, 1), (2, 1)]
     assert angle == pytest.approx(np.pi)
     assert not slots
+    assert not rest.wide
 
 
 def test_an_adder_of_compiled_toffoli_gates_has_few_blocks() -> None:

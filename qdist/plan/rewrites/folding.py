@@ -8,10 +8,9 @@ passes of a tile or more; here its phases add up to pi x y z, a single one, and 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from qdist.circuit.pauli.text import qubits_of
@@ -52,48 +51,7 @@ def with_phases_folded(operations: Sequence[Operation]) -> list[Operation]:
         run.add(number, operation)
         runs.update(dict.fromkeys(qubits_of(run.qubits), run))
     end(sum(1 << q for q in runs))
-    return _without_opposites([operation for own in placed for operation in own])
-
-
-def _without_opposites(operations: list[Operation]) -> list[Operation]:
-    """The same without phases of the same bits that undo each other, none of which is mixed between them."""
-    mixed: dict[int, int] = {}
-    """Where each qubit was mixed last."""
-    last: dict[tuple[object, ...], tuple[int, int, Affine]] = {}
-    """Where the last phase of some bits is: the number of the operation, and that of the phase there."""
-    undone: defaultdict[int, set[int]] = defaultdict(set)
-    for number, operation in enumerate(operations):
-        if operation.kind == "diagonal":
-            of_bits = [(tuple((q, 1) for q in product), affine) for product, affine in operation.terms]
-            for k, (tests, affine) in enumerate([*of_bits, *operation.wide]):
-                key = tuple(sorted(tests))
-                if key in last:
-                    place, index, other = last.pop(key)
-                    if all(mixed.get(q, -1) < place for q, _ in tests) and _is_nothing(affine, other):
-                        undone[place].add(index)
-                        undone[number].add(k)
-                        continue
-                last[key] = number, k, affine
-        for q in qubits_of(operation.mixes):
-            mixed[q] = number
-    return [kept for k, own in enumerate(operations) for kept in (_without(own, undone[k]) if k in undone else [own])]
-
-
-def _is_nothing(one: Affine, other: Affine) -> bool:
-    """Whether two phases add up to whole turns, whatever the angles are."""
-    slots: defaultdict[int, float] = defaultdict(float)
-    for slot, coefficient in (*one[1], *other[1]):
-        slots[slot] += coefficient
-    return not any(slots.values()) and abs(math.remainder(one[0] + other[0], math.tau)) < _ROUNDING
-
-
-def _without(operation: Operation, phases: set[int]) -> list[Operation]:
-    """A diagonal without some of its phases; nothing where none is left."""
-    count = len(operation.terms)
-    terms = [term for k, term in enumerate(operation.terms) if k not in phases]
-    wide = [term for k, term in enumerate(operation.wide, count) if k not in phases]
-    bits = {q for product, _ in terms for q in product} | {q for tests, _ in wide for q, _ in tests}
-    return [replace(operation, z_like=sum(1 << q for q in bits), terms=terms, wide=wide)] if terms or wide else []
+    return [operation for own in placed for operation in own]
 
 
 def _different(runs: dict[int, _Run], qubits: int) -> list[_Run]:

@@ -32,78 +32,118 @@ def with_reflections(operations: Sequence[Operation]) -> list[Operation]:
     for place, operation in enumerate(operations):
         if (matrix := _constant_matrix(operation)) is not None:
             (qubit,) = operation.targets
-            first = opened.pop(qubit, None)
-            conditions = None if first is None else first.close(matrix, place, placed)
-            if conditions is None:
-                opened[qubit] = _Opened(qubit, matrix, place)
-            else:
-                # What was a phase of theirs too is none any more.
-                for other in conditions:
+            if qubit not in opened:
+                opened[qubit] = _Opened(qubit, _Row(matrix, [place]))
+            elif (conditions := opened[qubit].add_matrix(matrix, place, placed)) is not None:
+                # What was a phase of those qubits too is none any more.
+                for other in (qubit, *conditions):
                     opened.pop(other, None)
             continue
         for qubit in qubits_of(operation.all):
-            first = opened.get(qubit)
-            if first is not None and not first.takes(operation, place):
+            if qubit in opened and not opened[qubit].takes(operation, place):
                 del opened[qubit]
     return [operation for own in placed for operation in own]
 
 
+_X = np.array([[0, 1], [1, 0]], np.complex128)
+
+
 def _constant_matrix(operation: Operation) -> _Matrix | None:
     """Of one qubit, whatever the circuit's angles are."""
-    if operation.kind != "dense" or operation.controls or operation.slots or operation.parts or operation.matrix is None:
+    if operation.controls or len(operation.targets) != 1:
         return None
-    return np.asarray(operation.matrix, np.complex128) if len(operation.targets) == 1 else None
+    if operation.kind == "flip":
+        return _X
+    if operation.kind != "dense" or operation.matrix is None:
+        return None
+    return np.asarray(operation.matrix, np.complex128)
+
+
+def _phase(angle: float) -> _Matrix:
+    return np.diag([1.0, np.exp(1j * angle)])
+
+
+@dataclass(slots=True)
+class _Row:
+    """Matrices of a qubit and phases of it alone, as one matrix, and the phases that follow."""
+
+    matrix: _Matrix
+    places: list[int]
+    phases: list[int] = field(default_factory=list)
+    """Places of the phases between the matrices."""
+    after: list[int] = field(default_factory=list)
+    alone: float = 0.0
+    """The sum of those that follow, of this qubit alone."""
+    reflects: bool = False
+    """Whether one that follows is of other qubits too."""
+
+    def add(self, matrix: _Matrix, place: int) -> None:
+        self.matrix = matrix @ _phase(self.alone) @ self.matrix
+        self.places.append(place)
+        self.phases += self.after
+        self.after, self.alone = [], 0.0
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A matrix of a qubit, and the phases since, none of which mixes it."""
+    """A row of a qubit's matrices; behind phases of several qubits, a second one."""
 
     qubit: int
-    matrix: _Matrix
-    place: int
-    alone: float = 0.0
-    """The sum of the phases of this qubit alone."""
-    phases: list[int] = field(default_factory=list)
-    reflects: bool = False
+    first: _Row
+    second: _Row | None = None
+
+    def add_matrix(self, matrix: _Matrix, place: int, placed: list[list[Operation]]) -> set[int] | None:
+        """Adds a matrix. Where no matrix is left with it, puts X gates into the places of the phases, and gives the
+        qubits of their conditions; else None."""
+        if self.second is not None:
+            self.second.add(matrix, place)
+        elif self.first.reflects:
+            self.second = _Row(matrix, [place])
+        else:
+            self.first.add(matrix, place)
+        return None if self.second is None else self._close(self.second, placed)
 
     def takes(self, operation: Operation, place: int) -> bool:
         """Whether it is a phase of the qubit alone, or one of pi where others are 1 or 0 too."""
         if operation.kind != "diagonal":
             return False
-        of_all = [tuple((q, 1) for q in product) for product, _ in operation.terms]
-        affines = [affine for _, affine in (*operation.terms, *operation.wide)]
-        alone = 0.0
-        for tests, (angle, slots) in zip([*of_all, *(tests for tests, _ in operation.wide)], affines):
+        alone, reflects = 0.0, False
+        of_bits = [(tuple((q, 1) for q in product), affine) for product, affine in operation.terms]
+        for tests, (angle, slots) in (*of_bits, *operation.wide):
             if self.qubit not in (q for q, _ in tests):
                 continue
             others = _without(tests, self.qubit)
             if slots or (others and (not _is_half_turn(angle) or (self.qubit, 1) not in tests)):
                 return False
             alone += 0.0 if others else angle
-            self.reflects = self.reflects or bool(others)
-        self.alone += alone
-        self.phases.append(place)
+            reflects = reflects or bool(others)
+        if reflects and self.second is not None:
+            self.first, self.second = self.second, None
+        row = self.second or self.first
+        row.after.append(place)
+        row.alone += alone
+        row.reflects = row.reflects or reflects
         return True
 
-    def close(self, last: _Matrix, place: int, placed: list[list[Operation]]) -> set[int] | None:
-        """Puts X gates into the places of the phases up to another matrix, and gives the qubits of their conditions;
-        None, and nothing done, if that leaves a matrix."""
-        axis = self.matrix.conj().T @ np.diag([1.0, -1.0]) @ self.matrix
-        product = last @ np.diag([1.0, np.exp(1j * self.alone)]) @ self.matrix
+    def _close(self, second: _Row, placed: list[list[Operation]]) -> set[int] | None:
+        first = self.first
+        axis = first.matrix.conj().T @ np.diag([1.0, -1.0]) @ first.matrix
+        product = second.matrix @ _phase(first.alone) @ first.matrix
         moves = abs(product[0, 0]) < _ROUNDING
-        if not self.reflects or abs(axis[0, 0]) > _ROUNDING or not (moves or abs(product[0, 1]) < _ROUNDING):
+        if abs(axis[0, 0]) > _ROUNDING or not (moves or abs(product[0, 1]) < _ROUNDING):
             return None
+        for place in (*first.places, *second.places):
+            placed[place] = []
+        for place in (*first.phases, *first.after, *second.phases):
+            placed[place] = [part for own in placed[place] for part in self._divided(own)]
         turn = float(np.angle(axis[1, 0]))
-        placed[self.place] = self._phases(0.0, -turn)
-        for number in self.phases:
-            placed[number] = [part for own in placed[number] for part in self._divided(own)]
+        placed[first.places[0]] = self._phases(0.0, -turn)
         # What the product does, behind the phases that turn X into the axis.
         zero, one = (product[1, 0], product[0, 1]) if moves else (product[0, 0], product[1, 1])
         common = float(np.angle(zero))
         own = self._phases(common, float(np.angle(one)) - common + turn)
-        placed[place] = [*own, _flip(self.qubit, ())] if moves else own
-        return {q for number in self.phases for o in placed[number] if o.kind != "diagonal" for q, _ in o.controls}
+        placed[second.places[-1]] = [*own, _flip(self.qubit, ())] if moves else own
+        return {q for place in first.after for o in placed[place] if o.kind != "diagonal" for q, _ in o.controls}
 
     def _phases(self, common: float, of_one: float) -> list[Operation]:
         terms: list[tuple[tuple[int, ...], Affine]] = [((), (common, ())), ((self.qubit,), (of_one, ()))]
@@ -122,8 +162,12 @@ class _Opened:
             for product, _ in operation.terms
             if self.qubit in product and len(product) > 1
         ]
-        flips += [_flip(self.qubit, _without(tests, self.qubit)) for tests, _ in operation.wide if (self.qubit, 1) in tests]
-        mask = sum(1 << q for q in {q for product, _ in terms for q in product} | {q for tests, _ in wide for q, _ in tests})
+        flips += [
+            _flip(self.qubit, _without(tests, self.qubit)) for tests, _ in operation.wide if (self.qubit, 1) in tests
+        ]
+        mask = sum(
+            1 << q for q in {q for product, _ in terms for q in product} | {q for tests, _ in wide for q, _ in tests}
+        )
         rest = [replace(operation, z_like=mask, terms=terms, wide=wide)] if terms or wide else []
         return [*rest, *flips]
 

@@ -1,0 +1,41 @@
+"""Phases of the same bits as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_folding import random_circuit
+from test_joined_pairs import product
+
+import qdist as qd
+from qdist.plan.operations import operations
+from qdist.plan.rewrites.phases import with_phases_gathered
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_is_the_same_operator(seed: int) -> None:
+    n = 4 + seed % 2
+    circuit, values = random_circuit(n, 40, seed)
+    before = list(operations(circuit))
+    after = with_phases_gathered(before)
+    angles = qd.Program(circuit).affine(values)
+    np.testing.assert_allclose(product(after, n, angles), product(before, n, angles), atol=1e-11)
+
+
+def test_what_undoes_each_other_vanishes() -> None:
+    circuit = qd.Circuit(3).t(0).cp(np.pi / 4, 0, 1).ccz(0, 1, 2).cx(0, 2).h(2).ccz(0, 1, 2).tdg(0).cp(-np.pi / 4, 0, 1)
+    found = with_phases_gathered(list(operations(circuit)))
+    assert [o.kind for o in found] == ["diagonal", "flip", "dense", "diagonal"]
+    assert [(len(o.terms), len(o.wide)) for o in found if o.kind == "diagonal"] == [(0, 1), (0, 1)]
+
+
+def test_phases_stay_apart_where_a_qubit_is_mixed() -> None:
+    before = list(operations(qd.Circuit(2).t(0).h(0).tdg(0)))
+    assert len(with_phases_gathered(before)) == 3
+
+
+def test_the_phase_of_all_amplitudes_is_no_operation_of_its_own() -> None:
+    circuit = qd.Circuit(2).rz(np.pi / 2, 0).p(-np.pi / 2, 0).h(0).h(1).cp(0.3, 0, 1)
+    found = with_phases_gathered(list(operations(circuit)))
+    assert [o.kind for o in found] == ["dense", "dense", "diagonal"]
+    assert dict(found[-1].terms)[()][0] == pytest.approx(-np.pi / 4)
