@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,7 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
 
 _EIGHTH = np.pi / 4
 _ROUNDING = 1e-12
+_MOST_TURNS = 64
 
 
 def _simple(gate: Gate, qubits: Sequence[int], params: Sequence[Any]) -> Operation | None:
@@ -121,9 +122,7 @@ def _simple(gate: Gate, qubits: Sequence[int], params: Sequence[Any]) -> Operati
     if not all(isinstance(angle, (int, float)) and _is_multiple(angle, _EIGHTH) for angle in params):
         return None
     if not gate.base.is_diagonal:
-        matrix = np.asarray(gate.matrix(*params))
-        real, imaginary = (np.where(np.abs(part) < _ROUNDING, 0.0, part) for part in (matrix.real, matrix.imag))
-        return gate_operation(UnitaryGate(real + 1j * imaginary), qubits, range(0))
+        return gate_operation(_with_numbers(gate, tuple(params)), qubits, range(0))
     found = gate_operation(gate, qubits, range(1))
     if found.kind != "diagonal" or len(params) > 1:
         return None
@@ -133,8 +132,17 @@ def _simple(gate: Gate, qubits: Sequence[int], params: Sequence[Any]) -> Operati
     return replace(found, terms=terms, wide=wide)
 
 
+@lru_cache(maxsize=1024)
+def _with_numbers(gate: Gate, params: tuple[float, ...]) -> Gate:
+    """By its matrix, without what rounding has left of zeros."""
+    matrix = np.asarray(gate.matrix(*params))
+    real, imaginary = (np.where(np.abs(part) < _ROUNDING, 0.0, part) for part in (matrix.real, matrix.imag))
+    return UnitaryGate(real + 1j * imaginary)
+
+
 def _is_multiple(angle: float, unit: float) -> bool:
-    return abs(angle - unit * round(angle / unit)) < _ROUNDING
+    """Far from 0, a double is no longer near enough to one."""
+    return abs(angle) < _MOST_TURNS * np.pi and abs(angle - unit * round(angle / unit)) < _ROUNDING
 
 
 def _at(affine: Affine, angle: float) -> Affine:

@@ -20,6 +20,7 @@ from qdist.plan.operations import Operation, keeps_parity, moved, operation
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import angles_decide, computes_in_double
 from qdist.plan.rewrites.cliffords import with_cliffords_behind
+from qdist.plan.rewrites.conjugated import with_rotations_found
 from qdist.plan.rewrites.euler import with_phases_apart
 from qdist.plan.rewrites.folding import with_phases_folded
 from qdist.plan.rewrites.hopping import with_hopping_apart
@@ -180,6 +181,8 @@ class _Planner:
         self._n, self._close = network.num_qubits, network.close
         self._network, self._levels, self._schedule, self._limit = network, levels, schedule, limit
         self._target = target
+        self._room = levels[-1].close - levels[-1].contiguous
+        """Qubits that one operation may mix."""
         chosen_later = start is None and schedule == "lazy"
         self._layout = None if chosen_later else start or Layout.identity(self._n)
         self.first = self._layout
@@ -191,8 +194,7 @@ class _Planner:
         found = operation(instruction, slot)
         if found is None:
             return []
-        room = self._levels[-1].close - self._levels[-1].contiguous
-        parts = [part for move in self._moves(found, instruction.gate) for part in narrowed(move, room)]
+        parts = [part for move in self._moves(found, instruction.gate) for part in narrowed(move, self._room)]
         widest = max(o.mixes.bit_count() for o in parts)
         if widest > self._close:
             raise CircuitError(
@@ -241,7 +243,8 @@ class _Planner:
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         joins_phases = self._target.joins_phases
-        operations = with_phases_folded(without_sandwiches(with_reflections(operations)))
+        operations = with_reflections(with_rotations_found(operations, self._room))
+        operations = with_phases_folded(without_sandwiches(operations))
         operations = with_phases_gathered(with_reflections(operations))
         if not joins_phases:
             operations = with_hopping_apart(operations)

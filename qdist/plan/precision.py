@@ -3,8 +3,9 @@
 A block in single precision rounds every amplitude that it writes. That moves a state by 2e-8 to 3e-8 of its length, in
 a direction of its own, and about twice as far where the matrix has complex entries: more products are rounded, and more
 entries. After blocks of total weight W (see ``roundings``) a state is off by about 1.6e-8 sqrt(W), the value of an
-observable by less. A gradient, whose ket and bra go through all blocks again, is off by up to 6.5e-8 sqrt(W) of its
-length, where matrices with complex entries weigh less: 8 scrambling layers of them on 9 to 18 qubits by 7e-7 to 1e-6.
+observable by less. A gradient, whose ket and bra go through all blocks again, is off by up to 8e-8 sqrt(W) of its
+length on 9 to 12 qubits and less on more, where matrices with complex entries weigh less: 12 scrambling layers of them
+on 9 to 14 qubits by 7e-7 to 1e-6, on 18 by 3.5e-7.
 
 Where that would pass about 1e-6, tiles are computed in double precision while they are in cache, and rounded once a
 stage, of which there are far fewer than blocks. Other circuits keep the speed of single precision, which is up to twice
@@ -30,7 +31,6 @@ from qdist.plan.fuse import Block
 from qdist.plan.plan import Plan
 
 __all__ = [
-    "MOST_OF_GRADIENTS",
     "MOST_OF_VALUES",
     "MOST_OF_VALUES_A_QUBIT",
     "angles_decide",
@@ -40,11 +40,9 @@ __all__ = [
     "roundings",
 ]
 
-MOST_OF_GRADIENTS = 240
-"""The weight up to which gradients are computed in single precision."""
 MOST_OF_VALUES_A_QUBIT = 64
-"""The same of states and values, of circuits with parameters, divided by the number of qubits: small states are cheap,
-and in long circuits on few qubits roundings are alike and add up."""
+"""The weight up to which states and values of circuits with parameters are computed in single precision, divided by the
+number of qubits: small states are cheap, and in long circuits on few qubits roundings are alike and add up."""
 MOST_OF_VALUES = 4096
 """The same of circuits that have no parameters."""
 
@@ -71,7 +69,7 @@ def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True,
         most = plan.target.row_roundings
     else:
         a_qubit = plan.target.roundings_a_qubit if gradients else MOST_OF_VALUES_A_QUBIT
-        most = max(MOST_OF_GRADIENTS, a_qubit * plan.num_qubits)
+        most = max(plan.target.roundings, a_qubit * plan.num_qubits)
     of_gradients = has_parameters and gradients and not one_by_one
     return roundings(plan, one_by_one, _COMPLEX_OF_GRADIENTS if of_gradients else _COMPLEX) > most
 

@@ -378,6 +378,6 @@ def test_sweeps_pass_over_tiles_on_which_no_gate_works(dtype: str) -> None:
             circuit.ry(0.4, also)
         for target in range(4, 7):
             circuit.ccx(0, 9, target).cry(0.2, 8, target)
-        program = qd.Program(circuit, dtype=dtype, device="cpu", levels=[Level("cache", 5, 3)])
+        program = qd.Program(circuit, dtype=dtype, device="cpu", levels=[Level("cache", 6, 4)])
         tolerance = {"complex64": 1e-6, "complex128": 1e-14}[dtype]
         np.testing.assert_allclose(program.run().amplitudes(), reference.state(circuit), atol=tolerance)

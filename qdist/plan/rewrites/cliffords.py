@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,15 +22,13 @@ from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.operations import Affine, Operation, gate_operation, scaled
 from qdist.plan.rewrites.euler import as_rotations, takes_in
+from qdist.plan.rewrites.paulis import Axes, axes_of
 
 __all__ = ["with_cliffords_behind"]
 
 _ROUNDING = 1e-12
 _ZERO: Affine = (0.0, ())
 _X = np.array([[0.0, 1.0], [1.0, 0.0]])
-
-_Axes = tuple[tuple[str, int], ...]
-"""What X, Y and Z become: a letter and a sign each."""
 
 
 def with_cliffords_behind(operations: Sequence[Operation], joins_phases: bool) -> list[Operation]:
@@ -222,7 +220,7 @@ class _Moved:
         self._qubit = qubit
         self._rotations: list[Operation] = []
         self._behind = np.eye(2, dtype=complex)
-        self._axes: _Axes = (("X", 1), ("Y", 1), ("Z", 1))
+        self._axes: Axes = (("X", 1), ("Y", 1), ("Z", 1))
 
     def add(self, operation: Operation) -> bool:
         """Whether it could be moved before the Clifford gate, or become part of it."""
@@ -234,7 +232,7 @@ class _Moved:
                 return self._turn(name[1].upper(), (0.0, ((operation.slots[0], 1.0),)))
             return self._add_parts(operation)
         matrix = _matrix(operation)
-        turned = _axes_of(tuple(matrix.ravel().tolist()))
+        turned = axes_of(matrix)
         if turned is not None:
             self._axes = tuple(self._axis(letter, sign) for letter, sign in turned)
             self._behind = matrix @ self._behind
@@ -304,21 +302,6 @@ class _Moved:
             before = [*self._rotations[: last + 1], turn, z, *phases]
             return _joined(before + _constant(self._qubit, rest @ _X), self._qubit)
         return _joined(self._rotations + _constant(self._qubit, rest), self._qubit)
-
-
-@cache
-def _axes_of(entries: tuple[complex, ...]) -> _Axes | None:
-    """C^+ P C for each Pauli matrix P, if C is a Clifford gate."""
-    matrix = np.array(entries).reshape(2, 2)
-    paulis = {letter: np.array(GATES[letter.lower()].matrix()) for letter in "XYZ"}
-    found = []
-    for own in paulis.values():
-        turned = matrix.conj().T @ own @ matrix
-        for letter, pauli in paulis.items():
-            overlap = np.trace(pauli @ turned).real / 2
-            if abs(abs(overlap) - 1) < _ROUNDING and np.allclose(turned, overlap * pauli, atol=_ROUNDING):
-                found.append((letter, round(overlap)))
-    return tuple(found) if len(found) == 3 else None
 
 
 def _matrix(operation: Operation) -> np.ndarray:

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
-from qdist.plan.operations import Affine, Operation, gate_operation
+from qdist.plan.operations import Operation
+from qdist.plan.rewrites.constants import Matrix, as_operations, constant_matrix, flip, phases
 
 __all__ = ["with_reflections"]
 
 _ROUNDING = 1e-12
-_Matrix = NDArray[np.complex128]
 _Tests = tuple[tuple[int, int], ...]
 
 
@@ -30,7 +28,8 @@ def with_reflections(operations: Sequence[Operation]) -> list[Operation]:
     placed: list[list[Operation]] = [[operation] for operation in operations]
     opened: dict[int, _Opened] = {}
     for place, operation in enumerate(operations):
-        if (matrix := _constant_matrix(operation)) is not None:
+        matrix = None if operation.kind == "diagonal" else constant_matrix(operation)
+        if matrix is not None:
             (qubit,) = operation.targets
             if qubit not in opened:
                 opened[qubit] = _Opened(qubit, _Row(matrix, [place]))
@@ -45,21 +44,7 @@ def with_reflections(operations: Sequence[Operation]) -> list[Operation]:
     return [operation for own in placed for operation in own]
 
 
-_X = np.array([[0, 1], [1, 0]], np.complex128)
-
-
-def _constant_matrix(operation: Operation) -> _Matrix | None:
-    """Of one qubit, whatever the circuit's angles are."""
-    if operation.controls or len(operation.targets) != 1:
-        return None
-    if operation.kind == "flip":
-        return _X
-    if operation.kind != "dense" or operation.matrix is None:
-        return None
-    return np.asarray(operation.matrix, np.complex128)
-
-
-def _phase(angle: float) -> _Matrix:
+def _phase(angle: float) -> Matrix:
     return np.diag([1.0, np.exp(1j * angle)])
 
 
@@ -67,7 +52,7 @@ def _phase(angle: float) -> _Matrix:
 class _Row:
     """Matrices of a qubit and phases of it alone, as one matrix, and the phases that follow."""
 
-    matrix: _Matrix
+    matrix: Matrix
     places: list[int]
     phases: list[int] = field(default_factory=list)
     """Places of the phases between the matrices."""
@@ -77,7 +62,7 @@ class _Row:
     reflects: bool = False
     """Whether one that follows is of other qubits too."""
 
-    def add(self, matrix: _Matrix, place: int) -> None:
+    def add(self, matrix: Matrix, place: int) -> None:
         self.matrix = matrix @ _phase(self.alone) @ self.matrix
         self.places.append(place)
         self.phases += self.after
@@ -92,7 +77,7 @@ class _Opened:
     first: _Row
     second: _Row | None = None
 
-    def add_matrix(self, matrix: _Matrix, place: int, placed: list[list[Operation]]) -> set[int] | None:
+    def add_matrix(self, matrix: Matrix, place: int, placed: list[list[Operation]]) -> set[int] | None:
         """Adds a matrix. Where no matrix is left with it, puts X gates into the places of the phases, and gives the
         qubits of their conditions; else None."""
         if self.second is not None:
@@ -136,19 +121,11 @@ class _Opened:
             placed[place] = []
         for place in (*first.phases, *first.after, *second.phases):
             placed[place] = [part for own in placed[place] for part in self._divided(own)]
+        # X becomes the axis between two phases.
         turn = float(np.angle(axis[1, 0]))
-        placed[first.places[0]] = self._phases(0.0, -turn)
-        # What the product does, behind the phases that turn X into the axis.
-        zero, one = (product[1, 0], product[0, 1]) if moves else (product[0, 0], product[1, 1])
-        common = float(np.angle(zero))
-        own = self._phases(common, float(np.angle(one)) - common + turn)
-        placed[second.places[-1]] = [*own, _flip(self.qubit, ())] if moves else own
+        placed[first.places[0]] = phases(self.qubit, 0.0, -turn)
+        placed[second.places[-1]] = as_operations(self.qubit, product @ _phase(turn))
         return {q for place in first.after for o in placed[place] if o.kind != "diagonal" for q, _ in o.controls}
-
-    def _phases(self, common: float, of_one: float) -> list[Operation]:
-        terms: list[tuple[tuple[int, ...], Affine]] = [((), (common, ())), ((self.qubit,), (of_one, ()))]
-        kept = [(bits, affine) for bits, affine in terms if abs(np.exp(1j * affine[0]) - 1) > _ROUNDING]
-        return [Operation("diagonal", 0, 0, 1 << self.qubit, terms=kept)] if kept else []
 
     def _divided(self, operation: Operation) -> list[Operation]:
         """A diagonal without the qubit's own phases, and X gates for those of pi. What does not have the qubit, as X
@@ -158,12 +135,12 @@ class _Opened:
         terms = [(product, affine) for product, affine in operation.terms if self.qubit not in product]
         wide = [(tests, affine) for tests, affine in operation.wide if (self.qubit, 1) not in tests]
         flips = [
-            _flip(self.qubit, tuple((q, 1) for q in product if q != self.qubit))
+            flip(self.qubit, tuple((q, 1) for q in product if q != self.qubit))
             for product, _ in operation.terms
             if self.qubit in product and len(product) > 1
         ]
         flips += [
-            _flip(self.qubit, _without(tests, self.qubit)) for tests, _ in operation.wide if (self.qubit, 1) in tests
+            flip(self.qubit, _without(tests, self.qubit)) for tests, _ in operation.wide if (self.qubit, 1) in tests
         ]
         mask = sum(
             1 << q for q in {q for product, _ in terms for q in product} | {q for tests, _ in wide for q, _ in tests}
@@ -178,10 +155,3 @@ def _without(tests: _Tests, qubit: int) -> _Tests:
 
 def _is_half_turn(angle: float) -> bool:
     return abs(np.exp(1j * angle) + 1) < _ROUNDING
-
-
-def _flip(target: int, tests: _Tests) -> Operation:
-    gate = GATES["x"]
-    if tests:
-        gate = gate.controlled(len(tests), sum(value << k for k, (_, value) in enumerate(tests)))
-    return gate_operation(gate, [*(q for q, _ in tests), target], range(0))

@@ -47,10 +47,12 @@ class Target:
     one_row: int = 8
     """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
 
+    roundings: int = 170
+    """The weight (plan/precision.py) up to which gradients run in single precision."""
+
     roundings_a_qubit: int = 16
-    """The weight (plan/precision.py), divided by the number of qubits, up to which gradients run in single precision,
-    where that allows more than circuits of few qubits may have: in so few layers most errors do not reach what is
-    observed on other qubits. Gradients of 14 to 20 qubits were off by up to 1.3e-6 of their length there: Trotter
+    """The same, divided by the number of qubits, where that allows more: in so few layers most errors do not reach what
+    is observed on other qubits. Gradients of 14 to 20 qubits were off by up to 1.3e-6 of their length there: Trotter
     steps, entangling layers, scrambling layers of general gates (Neoverse-N1; on an H200 by up to 9e-7)."""
 
     row_roundings: int = 240
