@@ -243,8 +243,8 @@ class _Planner:
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
         joins_phases = self._target.joins_phases
-        operations = with_reflections(with_rotations_found(operations, self._room))
-        operations = with_phases_folded(without_sandwiches(operations))
+        operations = with_rotations_found(without_sandwiches(operations), self._room)
+        operations = with_phases_folded(with_reflections(operations))
         operations = with_phases_gathered(with_reflections(operations))
         if not joins_phases:
             operations = with_hopping_apart(operations)

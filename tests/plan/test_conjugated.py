@@ -12,6 +12,7 @@ import qdist as qd
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
 from qdist.plan.rewrites.conjugated import with_rotations_found
+from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.paulis import Frame, String, axes_of
 from qdist.state import reference
 
@@ -205,3 +206,16 @@ def matrix_of(string: String, n: int) -> np.ndarray:
 
 def test_other_matrices_are_no_clifford_gates() -> None:
     assert axes_of(np.asarray(qd.circuit.GATES["t"].matrix(), complex)) is None
+
+
+def test_strings_that_flip_more_than_a_tile_holds_are_what_such_rotations_are() -> None:
+    n, theta = 12, qd.Parameter("t")
+    string = "XYZXYXZYXXYX"
+    written, found = qd.Circuit(n), qd.Circuit(n)
+    written.pauli_rotation(theta, string[::-1], list(range(n)))
+    compiled(found, string, list(range(n)), theta)
+    wide = [o for o in operations(written) for o in narrowed(o, 4)]
+    narrow = [o for o in with_rotations_found(list(operations(found)), 4) if o.all]
+    assert [(o.kind, o.mixes, o.letters) for o in narrow] == [(o.kind, o.mixes, o.letters) for o in wide]
+    angles = qd.Program(written).affine([0.7])
+    np.testing.assert_allclose(product(narrow, n, angles), product(wide, n, angles), atol=1e-11)

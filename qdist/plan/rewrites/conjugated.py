@@ -23,7 +23,8 @@ from qdist.circuit.gates import GATES
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.operations import Affine, Operation, gate_operation, scaled
 from qdist.plan.rewrites.constants import Matrix, as_operations, constant_matrix
-from qdist.plan.rewrites.paulis import Axes, Frame, String, axes_of
+from qdist.plan.rewrites.ladders import narrowed
+from qdist.plan.rewrites.paulis import Axes, Frame, String, axes_of, inverse_axes
 
 __all__ = ["with_rotations_found"]
 
@@ -32,17 +33,38 @@ _MOST_ROUNDS = 8
 
 
 def with_rotations_found(operations: Sequence[Operation], most: int) -> list[Operation]:
-    """The same operations, with rotations in the place of such phases and gates. most: qubits that one may flip."""
+    """The same operations, with rotations in the place of such phases and gates. most: qubits that one may flip; those
+    that would flip more are narrowed."""
+    steps = list(map(_Step, operations))
     kept: set[int] = set()
     for _ in range(_MOST_ROUNDS):
-        brackets = _Brackets(operations, kept)
+        brackets = _Brackets(steps, kept)
         if not brackets.any_closed:
             break
-        rewriter = _Rewriter(operations, brackets, most)
+        rewriter = _Rewriter(steps, brackets, most)
         if not rewriter.too_costly:
             return rewriter.found
         kept |= rewriter.too_costly
     return list(operations)
+
+
+class _Step:
+    """An operation, and what it is here."""
+
+    __slots__ = ("common", "is_move", "matrix", "operation", "qubits", "turns")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.qubits = tuple(qubits_of(operation.all))
+        self.matrix = constant_matrix(operation)
+        self.is_move = self.matrix is None and (_is_move(operation) or _is_cz(operation))
+        self.common: Affine = (0.0, ())
+        self.turns: dict[int, Affine] | None = None
+        """Of a phase, each of whose rotations has an angle of the circuit, times a number."""
+        if self.matrix is None and operation.kind == "diagonal" and not operation.wide and not self.is_move:
+            common, turns = _as_rotations(operation)
+            if all(len(slots) == 1 and constant == 0 for constant, slots in turns.values()):
+                self.common, self.turns = common, turns
 
 
 @dataclass(slots=True, eq=False)
@@ -81,24 +103,24 @@ class _Event:
 class _Brackets:
     """Which gates undo each other."""
 
-    def __init__(self, operations: Sequence[Operation], kept: set[int]) -> None:
+    def __init__(self, steps: Sequence[_Step], kept: set[int]) -> None:
         self.events: defaultdict[int, _Event] = defaultdict(_Event)
         self.gates: list[_Gate] = []
         self._rows: dict[int, _Gate] = {}
         self._open: defaultdict[int, list[_Gate]] = defaultdict(list)
-        for place, operation in enumerate(operations):
-            qubits = tuple(qubits_of(operation.all))
-            matrix = None if place in kept else constant_matrix(operation)
-            if matrix is not None:
+        for place, step in enumerate(steps):
+            qubits, stays = step.qubits, place in kept
+            if step.matrix is not None and not stays:
                 # An X that closes nothing stays where it is: first of all, such gates set the bits of a state.
-                if operation.kind != "flip" or self._open[qubits[0]] or qubits[0] in self._rows:
-                    self._add_to_row(qubits[0], matrix, place)
+                if step.operation.kind != "flip" or self._open[qubits[0]] or qubits[0] in self._rows:
+                    self._add_to_row(qubits[0], step.matrix, place)
                 continue
             for q in qubits:
-                self._end_row(q)
-            if place not in kept and (_is_move(operation) or _is_cz(operation)):
-                self._add_move(_Gate(qubits, [place], move=operation))
-            elif place not in kept and _is_phase(operation):
+                if q in self._rows:
+                    self._end_row(q)
+            if step.is_move and not stays:
+                self._add_move(_Gate(qubits, [place], move=step.operation))
+            elif step.turns is not None and not stays:
                 for q in qubits:
                     if len(qubits) > 1 and self._open[q]:
                         self._open[q][-1].holds = True
@@ -118,9 +140,7 @@ class _Brackets:
         row.places.append(place)
 
     def _end_row(self, qubit: int) -> None:
-        row = self._rows.pop(qubit, None)
-        if row is None:
-            return
+        row = self._rows.pop(qubit)
         assert row.matrix is not None
         row.axes = axes_of(row.matrix)
         if row.axes is None:
@@ -165,7 +185,7 @@ class _Brackets:
 class _Rewriter:
     """The operations without what is closed, and with phases as the gates around them make them."""
 
-    def __init__(self, operations: Sequence[Operation], brackets: _Brackets, most: int) -> None:
+    def __init__(self, steps: Sequence[_Step], brackets: _Brackets, most: int) -> None:
         self.found: list[Operation] = []
         self.too_costly: set[int] = set()
         self._frame = Frame()
@@ -173,11 +193,11 @@ class _Rewriter:
         """Open matrices by qubit."""
         self._most = most
         inside_rows = {place for gate in brackets.gates if not _stays(gate) for place in gate.places}
-        for place, operation in enumerate(operations):
+        for place, step in enumerate(steps):
             if place in brackets.events:
-                self._meet(brackets.events[place], operation, place in inside_rows)
+                self._meet(brackets.events[place], step.operation, place in inside_rows)
             elif place not in inside_rows:
-                self._pass(operation)
+                self._pass(step)
 
     def _meet(self, event: _Event, operation: Operation, is_gone: bool) -> None:
         for gate in event.closes:
@@ -186,7 +206,7 @@ class _Rewriter:
                 self._around[gate.qubits[0]].pop()
                 if len(gate.flips) > 1:
                     self.too_costly.update(gate.places)
-        if event.phase:
+        if abs(event.phase) > _ROUNDING:
             self.found.append(Operation("diagonal", 0, 0, 0, terms=[((), (event.phase, ()))]))
         opened = event.opens
         if opened is None or (opened.matrix is None and opened.move is None):
@@ -204,10 +224,8 @@ class _Rewriter:
     def _add(self, gate: _Gate, undo: bool) -> None:
         """To the frame."""
         if gate.matrix is not None:
-            matrix = gate.matrix.conj().T if undo else gate.matrix
-            axes = axes_of(matrix)
-            assert axes is not None
-            self._frame.add_matrix(gate.qubits[0], axes)
+            assert gate.axes is not None
+            self._frame.add_matrix(gate.qubits[0], inverse_axes(gate.axes) if undo else gate.axes)
             return
         move = gate.move
         assert move is not None
@@ -219,30 +237,19 @@ class _Rewriter:
             ((control, value),) = move.controls
             self._frame.add_cx(control, value, move.targets[0])
 
-    def _pass(self, operation: Operation) -> None:
+    def _pass(self, step: _Step) -> None:
         """An operation that stays. One that is inside of something is a phase."""
-        own = [String(z=1 << q) for q in qubits_of(operation.all)]
-        if operation.kind != "diagonal" or all(self._frame.of(z) == z for z in own):
-            self.found.append(operation)
+        if step.turns is None or self._frame.keeps_z(step.qubits):
+            self.found.append(step.operation)
             return
-        common, angles = _as_rotations(operation)
-        for z, angle in angles.items():
+        for z, angle in step.turns.items():
             string = self._frame.of(String(z=z))
-            if string.x.bit_count() > self._most:
-                self._give_up(operation)
-                return
             for q in qubits_of(string.x):
                 if self._around[q]:
                     self._around[q][-1].flips.add(string.x)
-            self.found += _rotation(string, scaled(angle, string.sign))
-        if common != (0.0, ()):
-            self.found.append(Operation("diagonal", 0, 0, 0, terms=[((), common)]))
-
-    def _give_up(self, operation: Operation) -> None:
-        for q in qubits_of(operation.all):
-            self.too_costly.update(place for gate in self._around[q] for place in gate.places)
-        if not self.too_costly:
-            self.too_costly.update(place for gates in self._around.values() for gate in gates for place in gate.places)
+            self.found += narrowed(_rotation(string, scaled(angle, string.sign)), self._most)
+        if step.common != (0.0, ()):
+            self.found.append(Operation("diagonal", 0, 0, 0, terms=[((), step.common)]))
 
 
 def _stays(gate: _Gate) -> bool:
@@ -269,13 +276,6 @@ def _undoes(gate: _Gate, first: _Gate) -> bool:
     if one is None or other is None or one.kind != other.kind or set(gate.qubits) != set(first.qubits):
         return False
     return one.kind != "flip" or (one.targets, one.controls) == (other.targets, other.controls)
-
-
-def _is_phase(operation: Operation) -> bool:
-    """Whether all of its rotations have an angle of the circuit, times a number."""
-    if operation.kind != "diagonal" or operation.wide:
-        return False
-    return all(len(slots) == 1 and constant == 0 for constant, slots in _as_rotations(operation)[1].values())
 
 
 def _as_rotations(operation: Operation) -> tuple[Affine, dict[int, Affine]]:
@@ -307,27 +307,18 @@ def _sum(affines: list[Affine]) -> Affine:
 _ROWS = {"X": "rx", "Y": "ry", "XX": "rxx", "YY": "ryy"}
 
 
-def _rotation(string: String, angle: Affine) -> list[Operation]:
+def _rotation(string: String, angle: Affine) -> Operation:
     """exp(-i angle/2 letters)"""
     qubits, letters = string.qubits, string.letters
     if not string.x and len(qubits) <= 2:
         half: list[tuple[tuple[int, ...], Affine]] = [((), scaled(angle, -0.5))]
         own = [((q,), angle) for q in qubits]
         both = [(tuple(qubits), scaled(angle, -2.0))] if len(qubits) == 2 else []
-        return [Operation("diagonal", 0, 0, string.z, terms=half + own + both)]
+        return Operation("diagonal", 0, 0, string.z, terms=half + own + both)
     ((slot, factor),) = angle[1]
     if factor == 1.0 and letters in _ROWS:
-        return [gate_operation(GATES[_ROWS[letters]], qubits, range(slot, slot + 1))]
-    like_x = string.x & ~string.z
-    return [
-        Operation(
-            "rotation",
-            string.x,
-            like_x,
-            string.z & ~string.x,
-            tuple(qubits),
-            slots=(slot,),
-            letters=letters,
-            sign=factor,
-        )
-    ]
+        return gate_operation(GATES[_ROWS[letters]], qubits, range(slot, slot + 1))
+    x_like, z_like = string.x & ~string.z, string.z & ~string.x
+    rotation = Operation("rotation", string.x, x_like, z_like, tuple(qubits), slots=(slot,))
+    rotation.letters, rotation.sign = letters, factor
+    return rotation

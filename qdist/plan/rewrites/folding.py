@@ -26,6 +26,8 @@ _ROUNDING = 1e-12
 def with_phases_folded(operations: Sequence[Operation]) -> list[Operation]:
     """The same operations, runs of CX gates and phases that alternate as phases and then CX gates; all others stay in
     their places."""
+    if not any(operation.kind in ("flip", "swap") and operation.all.bit_count() == 2 for operation in operations):
+        return list(operations)
     placed: list[list[Operation]] = [[operation] for operation in operations]
     runs: dict[int, _Run] = {}
     """By qubit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from qdist.circuit.gates import GATES
 
-__all__ = ["Axes", "Frame", "String", "axes_of"]
+__all__ = ["Axes", "Frame", "String", "axes_of", "inverse_axes"]
 
 _ROUNDING = 1e-12
 
@@ -21,7 +22,13 @@ Axes = tuple[tuple[str, int], ...]
 def axes_of(matrix: NDArray[np.complex128]) -> Axes | None:
     """C^+ P C for each Pauli matrix P, if the matrix C of one qubit is a Clifford gate."""
     # Rounded, so that products which differ in their last digits alone are looked for once.
-    return _axes_of(tuple((np.round(matrix.ravel(), 13) + 0.0).tolist()))
+    return _axes_of(tuple(complex(round(e.real, 13) + 0.0, round(e.imag, 13) + 0.0) for e in matrix.ravel().tolist()))
+
+
+def inverse_axes(axes: Axes) -> Axes:
+    """C P C^+"""
+    back = {letter: (own, sign) for own, (letter, sign) in zip("XYZ", axes)}
+    return back["X"], back["Y"], back["Z"]
 
 
 @lru_cache(maxsize=1024)
@@ -89,6 +96,10 @@ class Frame:
             if string.z >> q & 1:
                 found = found * self._of_z(q)
         return found
+
+    def keeps_z(self, qubits: Iterable[int]) -> bool:
+        """Whether Z of each of these qubits is what it becomes."""
+        return all(q not in self._z or self._z[q] == String(z=1 << q) for q in qubits)
 
     def add_matrix(self, qubit: int, axes: Axes) -> None:
         """axes: of the gate's matrix (``axes_of``)."""
