@@ -1,4 +1,4 @@
-"""Fifteen families of circuits as users bring them, and what each costs on one thread.
+"""Families of circuits as users bring them, and what each costs on one thread.
 
     python benchmarks/families.py --qubits 20                         # all, complex64
     python benchmarks/families.py --only uccsd heisenberg --gradient  # with gradients, in forward runs
@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from common import machine_line, table
@@ -83,15 +85,63 @@ def zz_map(n: int) -> qd.Circuit:
 
 def doubles(n: int) -> qd.Circuit:
     """120 random double excitations, 960 Pauli rotations with Z letters between the flips."""
-    rng = np.random.default_rng(0)
     circuit = qd.Circuit(n).x(range(n // 2))
-    for angle in qd.ParameterVector("t", 120):
+    for angle, label, qubits in _excitations(n, 120):
+        circuit.pauli_rotation(angle, label, qubits)
+    return circuit
+
+
+def doubles_cx(n: int) -> qd.Circuit:
+    """The same as compilers write them: H or RX, a ladder of CX, RZ, and all of that back."""
+    circuit = qd.Circuit(n).x(range(n // 2))
+    for angle, label, qubits in _excitations(n, 120):
+        letters = dict(sorted(zip(qubits, reversed(label))))
+        for turn in (np.pi / 2, -np.pi / 2):
+            for q, letter in letters.items():
+                if letter == "X":
+                    circuit.h(q)
+                elif letter == "Y":
+                    circuit.rx(turn, q)
+            ladder = list(pairwise(letters))
+            if turn > 0:
+                for a, b in ladder:
+                    circuit.cx(a, b)
+                circuit.rz(angle, ladder[-1][1])
+                for a, b in reversed(ladder):
+                    circuit.cx(a, b)
+    return circuit
+
+
+def _excitations(n: int, count: int) -> Iterator[tuple[Any, str, list[int]]]:
+    """An angle, a label and its qubits for each Pauli rotation."""
+    rng = np.random.default_rng(0)
+    for angle in qd.ParameterVector("t", count):
         a, b = sorted(rng.choice(n // 2, 2, replace=False).tolist())
         c, d = sorted((n // 2 + rng.choice(n - n // 2, 2, replace=False)).tolist())
         between = [*range(a + 1, b), *range(c + 1, d)]
         for letters, sign in _DOUBLE.items():
-            circuit.pauli_rotation(angle * (sign / 4), letters + "Z" * len(between), [*between, a, b, c, d])
+            yield angle * (sign / 4), letters + "Z" * len(between), [*between, a, b, c, d]
+
+
+def adders(n: int) -> qd.Circuit:
+    """Three additions of registers with a carry that ripples through them, from a uniform state; Toffoli gates as
+    compilers write them."""
+    circuit = qd.Circuit(n).h(range(n))
+    rows = [(0 if q == 1 else q - 2, q + 1, q) for q in range(1, n - 2, 2)]
+    """The carry before, and a bit of each register."""
+    for _ in range(3):
+        for carry, b, a in rows:
+            _toffoli(circuit.cx(a, b).cx(a, carry), carry, b, a)
+        circuit.cx(rows[-1][2], n - 1)
+        for carry, b, a in reversed(rows):
+            _toffoli(circuit, carry, b, a)
+            circuit.cx(a, carry).cx(carry, b)
     return circuit
+
+
+def _toffoli(circuit: qd.Circuit, a: int, b: int, target: int) -> None:
+    circuit.h(target).cx(b, target).tdg(target).cx(a, target).t(target).cx(b, target).tdg(target).cx(a, target)
+    circuit.t(b).t(target).h(target).cx(a, b).t(a).tdg(b).cx(a, b)
 
 
 def transpiled(n: int) -> qd.Circuit:
@@ -196,6 +246,8 @@ FAMILIES: dict[str, Callable[[int], qd.Circuit]] = {
     "zz_map": zz_map,
     "grover": lambda n: qd.library.grover(["01" * (n // 2) + "1" * (n % 2)], 12),
     "doubles": doubles,
+    "doubles_cx": doubles_cx,
+    "adders": adders,
     "transpiled": transpiled,
     "hopping": hopping,
     "iswaps": iswaps,
