@@ -50,10 +50,16 @@ inline constexpr std::size_t spread = depth + vector;
 inline constexpr std::size_t ahead = 4;
 // Steps for which all of one matrix is laid out.
 inline constexpr std::size_t chunk = 4 * depth;
+// What a number costs that is copied from where they are apart, in those that lie beside each other.
+inline constexpr std::size_t apart = 8;
 // Numbers that stay in the cache, of a while columns go by.
 inline constexpr std::size_t kept = 1 << 17;
 // Numbers of a product that are kept once for all `depth` steps, where steps are divided over threads.
 inline constexpr std::size_t few = 1 << 13;
+// Rows that a thread lays out in turn; they divide `depth`.
+inline constexpr std::size_t slice = 32;
+// Numbers to lay out that are worth waking another thread for.
+inline constexpr std::size_t work_of_layout = 1 << 15;
 // Multiplications that are worth waking another thread for.
 inline constexpr std::size_t work_of_a_thread = 1 << 18;
 
@@ -106,13 +112,20 @@ inline void pack_columns(MatrixView b, std::size_t count, std::size_t filled, fl
     }
 }
 
-// Panels of `wide` columns of b, the first row of all of them before the second: what lies beside each other is read at once.
+// Rows `first` .. `last` of panels of `wide` columns of b, whose numbers lie beside each other along rows: a row of all whole
+// panels before the next, as it is in memory. Panels have `count` rows.
+inline void pack_whole(MatrixView b, std::size_t first, std::size_t last, std::size_t count, std::size_t wide, float* out) {
+    for (std::size_t k = first; k < last; ++k) {
+        const float* const row = b.from(k, 0).first;
+        for (std::size_t y = 0; y + columns <= wide; y += columns)
+            std::memcpy(out + y * count + k * columns, row + y, columns * sizeof(float));
+    }
+}
+
+// Panels of `wide` columns of b.
 inline void pack_wide(MatrixView b, std::size_t count, std::size_t wide, float* out) {
     const std::size_t whole = b.across == 1 ? wide / columns * columns : 0;
-    for (std::size_t k = 0; k < count && whole; ++k) {
-        const float* const row = b.from(k, 0).first;
-        for (std::size_t y = 0; y < whole; y += columns) std::memcpy(out + y * count + k * columns, row + y, columns * sizeof(float));
-    }
+    if (whole) pack_whole(b, 0, count, count, wide, out);
     for (std::size_t y = whole; y < wide; y += columns)
         pack_columns(b.from(0, y), count, std::min(columns, wide - y), out + y * count);
 }
@@ -176,8 +189,11 @@ struct Task {
         return {n, m, k, {b.first, b.across, b.down}, {a.first, a.across, a.down}, addend, out, step, !turned};
     }
 
-    // What it takes to lay out b, in numbers that are copied: from where they are apart, one takes as long as several.
-    std::size_t layout_cost() const { return k * n * (b.across == 1 ? 1 : 8) + (turned ? m * n : 0); }
+    // What it takes to lay out b, and to turn what each `depth` steps give, in numbers that are copied: from where they are apart,
+    // one takes as long as several.
+    std::size_t layout_cost() const {
+        return k * n * (b.across == 1 ? 1 : apart) + (turned ? apart * m * n * ((k + depth - 1) / depth) : 0);
+    }
 };
 
 // The numbers of rows i .. i + m and columns j .. j + n, of `deep` steps from step p on; a and b: their panels.
@@ -208,6 +224,28 @@ inline void tiles(const Task& task, std::size_t i, std::size_t m, std::size_t j,
 
 inline constexpr std::size_t up_to(std::size_t size, std::size_t grain) { return (size + grain - 1) / grain * grain; }
 
+// `count` rows and `wide` columns of b as panels of `depth` rows and fewer.
+inline void pack_on_threads(int threads, MatrixView b, std::size_t count, std::size_t wide, float* out) {
+    const std::size_t panels = (wide + columns - 1) / columns, whole = b.across == 1 ? wide / columns : 0;
+    const std::size_t slices = whole ? (count + slice - 1) / slice : 0;
+    // Those whose rows lie in memory slice by slice, the others one by one.
+    run_on_threads(threads, slices + panels - whole, [&](Pieces& pieces) {
+        for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next())
+            if (q < slices) {
+                const std::size_t first = q * slice, r = first / depth * depth, deep = std::min(depth, count - r);
+                pack_whole(b.from(r, 0), first - r, std::min(count - r, first - r + slice), deep, wide,
+                           out + columns * panels * r);
+            } else {
+                const std::size_t panel = whole + q - slices;
+                for (std::size_t r = 0; r < count; r += depth) {
+                    const std::size_t deep = std::min(depth, count - r);
+                    pack_columns(b.from(r, panel * columns), deep, std::min(columns, wide - panel * columns),
+                                 out + columns * (panels * r + panel * deep));
+                }
+            }
+    });
+}
+
 // Many rows: b is laid out first, for all threads, and each takes rows.
 inline void by_rows(int threads, const Task& task) {
     static thread_local AlignedVector<float> right, left;
@@ -223,14 +261,7 @@ inline void by_rows(int threads, const Task& task) {
             // Behind the last panel, what is asked for ahead.
             right.resize(std::max(right.size(), (panels * (last - p) + ahead) * columns));
             float* const packed = right.data();
-            run_on_threads(threads, panels, [&](Pieces& pieces) {
-                for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next())
-                    for (std::size_t r = p; r < last; r += depth) {
-                        const std::size_t deep = std::min(depth, last - r);
-                        pack_columns(task.b.from(r, j + q * columns), deep, std::min(columns, wide - q * columns),
-                                     packed + columns * (panels * (r - p) + q * deep));
-                    }
-            });
+            pack_on_threads(wide * (last - p) < work_of_layout ? 1 : threads, task.b.from(p, j), last - p, wide, packed);
             run_on_threads(threads, blocks, [&](Pieces& pieces) {
                 left.resize(std::max(left.size(), (height + rows) * spread));
                 for (std::size_t q = pieces.next(); q != Pieces::none; q = pieces.next()) {
@@ -313,7 +344,7 @@ inline void multiply(int threads, std::size_t m, std::size_t n, std::size_t k, M
     threads = int(std::min<std::size_t>(threads, 1 + m * n * k / work_of_a_thread));
     if (m * n <= few && k > chunk)
         by_steps(threads, task);
-    else if (task.m * std::min(task.k, chunk) <= kept)
+    else if (task.m * std::min(task.k, chunk) <= kept && (threads == 1 || task.m <= task.n))
         by_columns(threads, task);
     else
         by_rows(threads, task);
