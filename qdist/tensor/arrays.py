@@ -99,7 +99,7 @@ def is_array(value: object) -> bool:
     if known is None:
         cupy = sys.modules.get("cupy")
         known = issubclass(kind, np.ndarray) or (cupy is not None and issubclass(kind, cupy.ndarray))
-        if known or cupy is not None:
+        if known or cupy is not None or issubclass(kind, np.generic):
             ARRAYS[kind] = known
     return known
 

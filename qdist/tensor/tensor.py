@@ -120,7 +120,8 @@ def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any,
     guards: list[tuple[Version, int, Array]] = []
     outside: list[Tensor] = []
     for s in saved:
-        if not _KNOWN.get(s.__class__, True) or not is_array(s):
+        known = _KNOWN.get(s.__class__)
+        if not (is_array(s) if known is None else known):
             continue
         for owner, a in zip(inputs, values):
             if s is a:
