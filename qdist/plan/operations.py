@@ -111,6 +111,8 @@ def operation(instruction: Instruction, slot: int) -> Operation | None:
 
 _EIGHTH = np.pi / 4
 _ROUNDING = 1e-12
+_NEAR = 1e-14
+"""How near, beside its size, an angle is to one that it is taken for: more than 14 digits of it were written."""
 _MOST_TURNS = 64
 
 
@@ -142,7 +144,8 @@ def _with_numbers(gate: Gate, params: tuple[float, ...]) -> Gate:
 
 def _is_multiple(angle: float, unit: float) -> bool:
     """Far from 0, a double is no longer near enough to one."""
-    return abs(angle) < _MOST_TURNS * np.pi and abs(angle - unit * round(angle / unit)) < _ROUNDING
+    near = _NEAR * max(1.0, abs(angle))
+    return abs(angle) < _MOST_TURNS * np.pi and abs(angle - unit * round(angle / unit)) < near
 
 
 def _at(affine: Affine, angle: float) -> Affine:

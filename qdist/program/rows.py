@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from qdist.backends import RowKernel
 from qdist.circuit.measurements import without_idle_resets
 from qdist.plan.observables.row_outputs import lowered_outputs
-from qdist.plan.operations import operations
 from qdist.plan.plan import Plan
-from qdist.plan.rows import RowRecords, lowered
+from qdist.plan.rows import RowRecords, lowered, row_operations
 from qdist.program import row_outputs
 from qdist.program.row_outputs import Columns
 from qdist.program.source import Source
@@ -145,7 +144,7 @@ class RowPrograms:
         found = self._made.get(chosen)
         if found is None:
             circuit = source.circuit.with_instructions(without_idle_resets(source.body))
-            records = lowered(self._plan.num_qubits, operations(circuit), source.affine, *chosen)
+            records = lowered(self._plan.num_qubits, row_operations(circuit), source.affine, *chosen)
             found = RowProgram(source.backend.rows(records, self._plan.rows_in_double), records, source.dtype)
             self._made[chosen] = found
         return found

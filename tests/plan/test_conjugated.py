@@ -14,6 +14,7 @@ from qdist.plan.planner import make_plan
 from qdist.plan.rewrites.conjugated import with_rotations_found
 from qdist.plan.rewrites.ladders import narrowed
 from qdist.plan.rewrites.paulis import Frame, String, axes_of
+from qdist.plan.rows import lowered, row_operations
 from qdist.state import reference
 
 MOST = 8
@@ -209,8 +210,8 @@ def test_other_matrices_are_no_clifford_gates() -> None:
 
 
 def test_strings_that_flip_more_than_a_tile_holds_are_what_such_rotations_are() -> None:
-    n, theta = 12, qd.Parameter("t")
-    string = "XYZXYXZYXXYX"
+    n, theta = 7, qd.Parameter("t")
+    string = "XYZXYXY"
     written, found = qd.Circuit(n), qd.Circuit(n)
     written.pauli_rotation(theta, string[::-1], list(range(n)))
     compiled(found, string, list(range(n)), theta)
@@ -219,3 +220,24 @@ def test_strings_that_flip_more_than_a_tile_holds_are_what_such_rotations_are() 
     assert [(o.kind, o.mixes, o.letters) for o in narrow] == [(o.kind, o.mixes, o.letters) for o in wide]
     angles = qd.Program(written).affine([0.7])
     np.testing.assert_allclose(product(narrow, n, angles), product(wide, n, angles), atol=1e-11)
+
+
+def test_batches_of_compiled_rotations_are_batches_of_rotations() -> None:
+    n, rng = 5, np.random.default_rng(6)
+    theta = qd.ParameterVector("t", 12)
+    written, found = qd.Circuit(n).x(0), qd.Circuit(n).x(0)
+    for angle in theta:
+        qubits, letters = sorted(rng.permutation(n)[:3].tolist()), "".join(rng.choice(list("XYZ"), 3))
+        written.pauli_rotation(angle, letters[::-1], qubits)
+        compiled(found, letters, qubits, angle)
+    values = rng.uniform(-2, 2, (6, 12))
+    observable = {"Z0 Z1": 1.0, "X2 Y3": 0.5}
+    programs = [qd.compile(circuit, dtype="complex128") for circuit in (written, found)]
+    wanted, gradients = programs[0].value_and_grad(observable, values)
+    value, gradient = programs[1].value_and_grad(observable, values)
+    np.testing.assert_allclose(value, wanted, atol=1e-13)
+    np.testing.assert_allclose(gradient, gradients, atol=1e-13)
+    rotations = [
+        len(lowered(n, row_operations(c), p.affine, range(12)).rotations) for c, p in zip((written, found), programs)
+    ]
+    assert rotations == [12, 12]

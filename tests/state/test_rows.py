@@ -323,3 +323,14 @@ def test_repeated_turns_do_not_change_the_norm() -> None:
     np.testing.assert_allclose(np.linalg.norm(program.run_batch(theta), axis=1), 1.0, atol=3e-7)
     np.testing.assert_allclose(value, expected, atol=1e-6)
     np.testing.assert_allclose(gradient, derivatives, atol=1e-6)
+
+
+def test_phases_of_many_constant_gates_do_not_add_up() -> None:
+    """Their sum has no digits to lose: amplitudes were off by 1e-9."""
+    circuit = qd.Circuit(2).ry(qd.Parameter("t"), 0).ry(0.3, 1)
+    for _ in range(3000):
+        circuit.h(0).t(0).cx(0, 1).h(1).t(1)
+    theta = np.array([[0.4], [1.1]])
+    found = of_rows(circuit).run_batch(theta)
+    for row, angle in zip(found, theta):
+        np.testing.assert_allclose(row, reference.state(circuit.bind(angle)), atol=2e-11)

@@ -7,6 +7,7 @@ between two mixings, CX included, one table remains.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ __all__ = ["lowered"]
 
 _LOOK_BACK = 256
 """Items that a step is moved over at most."""
+_PERIOD = 4 * math.pi
+"""Of exp(-i angle/2 P)."""
 
 
 @dataclass(slots=True)
@@ -34,7 +37,8 @@ class _Angle:
     terms: dict[int, float] = field(default_factory=dict)
 
     def add(self, other: _Angle) -> None:
-        self.constant += other.constant
+        # Phases of thousands of constant gates would add up to what a double has fewer digits behind the point of.
+        self.constant = math.remainder(self.constant + other.constant, _PERIOD)
         for slot, coefficient in other.terms.items():
             self.terms[slot] = self.terms.get(slot, 0.0) + coefficient
 
