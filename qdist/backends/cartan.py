@@ -19,7 +19,7 @@ _MAGIC = np.array([[1, 0, 0, 1j], [0, 1j, 1, 0], [0, 1j, -1, 0], [1, 0, 0, -1j]]
 _BACK = _MAGIC.conj().T
 _MIXES = np.array([0.7, 1.9, 0.2, 2.6, 1.3])
 """Angles by which real and imaginary parts are mixed: one of them tells all different eigenvalues apart."""
-_SMALLEST = 1e-8
+_SMALLEST = 1e-15
 
 
 def cartan(unitaries: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
@@ -77,6 +77,7 @@ def zyz(unitaries: Matrix) -> tuple[Matrix, NDArray[np.float64], NDArray[np.floa
     cosine, sine = np.where(straight, 1, np.where(across, 0, cosine)), np.where(across, 1, np.where(straight, 0, sine))
     p0 = np.where(across, -u01, u00 / np.where(across, 1, cosine))
     p1 = np.where(straight, u11, u10 / np.where(straight, 1, sine))
-    # Where one of both is 0 the phases on the left are enough.
-    q1 = np.where(straight | across, 1, u11 / (np.where(across, 1, cosine) * p1))
+    # By the larger ones: of a small number the phase has few digits. Where one of both is 0, those on the left are enough.
+    q1 = np.where(cosine >= sine, u11 / (np.where(across, 1, cosine) * p1), -u01 / (np.where(straight, 1, sine) * p0))
+    q1 = np.where(straight | across, 1, q1)
     return np.stack([p0, p1], axis=-1), cosine, sine, np.stack([np.ones_like(q1), q1], axis=-1)

@@ -10,6 +10,7 @@ from qdist.backends.cuda.lowering.tables import OPS, Tables
 from qdist.backends.cuda.lowering.tile import shape_of, tile_level
 from qdist.backends.pairs import Form, Pairs
 from qdist.plan.planner import make_plan
+from qdist.state import reference
 
 su = qd.library.random_circuits.random_su
 SPECIAL = {
@@ -88,7 +89,7 @@ def test_pairs_do_together_what_the_matrices_do() -> None:
     got = ket
     for qubits, (is_pair, own) in zip(places, numbers):
         got = applied(got, qubits, as_matrix(is_pair, own))
-    np.testing.assert_allclose(got, want, atol=1e-11)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-11)
 
 
 def test_what_is_handed_on_stays_between_touches() -> None:
@@ -201,3 +202,15 @@ def test_matrices_that_are_no_unitaries_stay_as_they_are() -> None:
     for qubits, (is_pair, own) in zip(places, pairs.numbers()):
         got = applied(got, qubits, as_matrix(is_pair, own))
     np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_gates_near_special_ones_keep_their_digits() -> None:
+    """Their rotations by less than 1e-8 were left out."""
+    rng = np.random.default_rng(7)
+    circuit = qd.Circuit(5)
+    for k, name in enumerate([*SPECIAL, *SPECIAL]):
+        for _ in range(6):
+            for matrix in (su(4, seed=k), near(SPECIAL[name], 10.0 ** -rng.uniform(2, 13))):
+                circuit.unitary(np.asarray(matrix, complex), rng.permutation(5)[:2].tolist())
+    found = qd.simulate(circuit, device="cpu", dtype="complex128").amplitudes()
+    np.testing.assert_allclose(found, reference.state(circuit), rtol=0, atol=1e-13)
