@@ -77,7 +77,7 @@ def zyz(unitaries: Matrix) -> tuple[Matrix, NDArray[np.float64], NDArray[np.floa
     cosine, sine = np.where(straight, 1, np.where(across, 0, cosine)), np.where(across, 1, np.where(straight, 0, sine))
     p0 = np.where(across, -u01, u00 / np.where(across, 1, cosine))
     p1 = np.where(straight, u11, u10 / np.where(straight, 1, sine))
-    # By the larger ones: of a small number the phase has few digits. Where one of both is 0, those on the left are enough.
+    # By the larger ones: of a small number the phase has few digits. Where one is 0, those on the left are enough.
     q1 = np.where(cosine >= sine, u11 / (np.where(across, 1, cosine) * p1), -u01 / (np.where(straight, 1, sine) * p0))
     q1 = np.where(straight | across, 1, q1)
     return np.stack([p0, p1], axis=-1), cosine, sine, np.stack([np.ones_like(q1), q1], axis=-1)

@@ -321,7 +321,7 @@ def test_repeated_turns_do_not_change_the_norm() -> None:
     value, gradient = program.value_and_grad(observable, theta)
     expected, derivatives = exact.value_and_grad(observable, theta)
     np.testing.assert_allclose(np.linalg.norm(program.run_batch(theta), axis=1), 1.0, atol=3e-7)
-    np.testing.assert_allclose(value, expected, atol=1e-6)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(gradient, derivatives, atol=1e-6)
 
 
