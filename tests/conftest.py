@@ -37,9 +37,9 @@ _within = np.testing.assert_allclose
 
 
 def _within_what_is_said(actual, desired, rtol=None, atol=0, **options) -> None:
-    """assert_allclose, where a bound that is given is all that is allowed: NumPy adds 1e-7 of the number's size, beside
-    which a bound of 1e-12 means nothing."""
-    _within(actual, desired, rtol=(0 if atol else 1e-7) if rtol is None else rtol, atol=atol, **options)
+    """assert_allclose, whose relative bound is no wider than the absolute one that is given: NumPy's 1e-7 would let an
+    error of 1e-9 pass where 1e-12 is asked for."""
+    _within(actual, desired, rtol=(min(1e-7, atol) if atol else 1e-7) if rtol is None else rtol, atol=atol, **options)
 
 
 np.testing.assert_allclose = _within_what_is_said
