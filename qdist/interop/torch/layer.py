@@ -70,7 +70,7 @@ class QuantumLayer(torch.nn.Module):
         if initial is None:
             values = 2 * math.pi * torch.rand(count, dtype=dtype, device=device)
         else:
-            values = torch.as_tensor(initial).to(dtype=dtype, device=device).clone()
+            values = torch.as_tensor(initial, dtype=dtype, device=device).clone()
             if values.shape != (count,):
                 raise ValueError(f"the layer has {count} weights; initial has shape {tuple(values.shape)}")
         if comm is not None and comm.size > 1:
