@@ -75,7 +75,7 @@ class CircuitMap:
 
     def _is_alone(self, count: int) -> bool:
         """Whether there is one row, of a circuit that runs faster by itself than as a batch."""
-        return count == 1 and self.program.num_qubits > self.program.plan.target.one_row
+        return count == 1 and self.program.num_qubits > self.program.row_programs.one_row
 
     def params(self, x: Any, weights: Any) -> NDArray[np.float64]:
         """One row of the circuit's parameters for every row of x. Raises StateError where one is not finite."""

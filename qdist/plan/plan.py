@@ -27,6 +27,10 @@ from qdist.plan.stages.target import Target
 __all__ = ["Part", "Plan", "Segment", "readable_size"]
 
 
+_STRINGS_OF_GROUPS = 4
+"""A block: with fewer, batches take less time as rows."""
+
+
 @dataclass(slots=True)
 class Segment:
     """Stages that run under one layout, after the exchange (swaps of close and far positions) that leads to it."""
@@ -175,7 +179,22 @@ class Plan:
             return "the circuit is not unitary"
         found = (unsupported(operation) for block in self.blocks for operation in block.operations)
         why = next((why for why in found if why), "")
-        return f"the circuit has {why}" if why else self.target.rows_unfit(self.num_qubits)
+        if why:
+            return f"the circuit has {why}"
+        if self.groups_strings and self.num_qubits > self.target.row_strings[1]:
+            return "its Pauli rotations take less time in blocks of several strings"
+        return self.target.rows_unfit(self.num_qubits)
+
+    @property
+    def one_row(self) -> int:
+        """Qubits up to which one parameter set goes as a batch of one row."""
+        return self.target.row_strings[0] if self.groups_strings else self.target.one_row
+
+    @property
+    def groups_strings(self) -> bool:
+        """Whether most blocks are Pauli rotations of several strings, as those of molecules are."""
+        strings = sum(len(block.operations) for block in self.blocks if block.kind == "rotation")
+        return strings >= _STRINGS_OF_GROUPS * len(self.blocks) > 0
 
     def seconds(self, machine: Machine) -> float:
         """The time of the plan on a machine that is limited by memory bandwidth or arithmetic alone."""

@@ -130,7 +130,7 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [as_hermitian_sum(o, program.num_qubits) for o in observables]
-        if program.num_qubits <= program.plan.target.one_row and program.row_programs.takes(
+        if program.num_qubits <= program.row_programs.one_row and program.row_programs.takes(
             [Expectation(one) for one in sums]
         ):
             theta = program.noted(params).theta
@@ -166,7 +166,7 @@ def check_differentiable(program: Runner) -> None:
 
 def _is_one_row(program: Runner, outputs: Sequence[Output]) -> bool:
     """Whether one parameter set goes as a batch of one row."""
-    return program.num_qubits <= program.plan.target.one_row and program.row_programs.takes(outputs)
+    return program.num_qubits <= program.row_programs.one_row and program.row_programs.takes(outputs)
 
 
 def sweep_back(

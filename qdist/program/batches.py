@@ -89,7 +89,7 @@ def output_values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.
     """The values of any outputs for each row of checked parameters, each with the batch in front; of a unitary
     circuit."""
     bound = program.source.extended(theta)
-    one_row = len(theta) == 1 and program.num_qubits > program.plan.target.one_row
+    one_row = len(theta) == 1 and program.num_qubits > program.row_programs.one_row
     if program.row_programs.takes(outputs) and not one_row:
         rows = program.row_programs.of()
         reading = rows.reading(outputs)

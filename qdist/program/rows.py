@@ -129,6 +129,11 @@ class RowPrograms:
         """Why there are none; empty where there are."""
         return self._plan.rows_unfit
 
+    @cached_property
+    def one_row(self) -> int:
+        """Qubits up to which one parameter set goes as a batch of one row."""
+        return self._plan.one_row
+
     def takes(self, outputs: Sequence[Output]) -> bool:
         """Whether such outputs of a batch are computed by a row program."""
         return not self.unfit and not row_outputs.unfit(outputs, self._plan.num_qubits)

@@ -13,9 +13,11 @@ from states import DTYPES, random_sum
 from strategies import TABLE_GATES, circuits, random_unitary
 
 import qdist as qd
+from qdist.backends.cuda.target import cuda_target
 from qdist.circuit.gates import NAMED
 from qdist.native import kernels
 from qdist.plan.operations import gate_operation, operations
+from qdist.plan.planner import make_plan
 from qdist.plan.rows import lowered
 from qdist.plan.rows.records import DIAGONAL, GROUP
 from qdist.plan.rows.steps import steps
@@ -334,3 +336,40 @@ def test_phases_of_many_constant_gates_do_not_add_up() -> None:
     found = of_rows(circuit).run_batch(theta)
     for row, angle in zip(found, theta):
         np.testing.assert_allclose(row, reference.state(circuit.bind(angle)), rtol=0, atol=2e-11)
+
+
+def excitations(n: int) -> qd.Circuit:
+    """Double excitations, each of 8 strings that flip the same qubits."""
+    circuit = qd.Circuit(n).x(range(n // 2))
+    strings = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
+    for k, angle in enumerate(qd.ParameterVector("t", 6)):
+        qubits = np.random.default_rng(k).permutation(n)[:4].tolist()
+        for letters, sign in strings.items():
+            circuit.pauli_rotation(angle * (sign / 4), letters, qubits)
+    return circuit
+
+
+def test_blocks_of_several_strings_run_state_by_state_where_rows_would_take_a_pass_for_each() -> None:
+    assert qd.compile(excitations(9), device="cpu").plan.groups_strings
+    assert unfit(excitations(9)) == ""
+    assert "several strings" in unfit(excitations(10))
+    assert unfit(qd.library.hardware_efficient(10, 2)) == ""
+    on_a_gpu = make_plan(excitations(12), np.dtype("complex64"), target=cuda_target(np.dtype("complex64")))
+    assert on_a_gpu.rows_unfit == ""
+    # One parameter set is a row of up to 7 qubits, and of up to 8 where strings stand alone.
+    assert [
+        qd.compile(c, device="cpu").row_programs.one_row for c in (excitations(8), trainable(qd.Circuit(8).h(0)))
+    ] == [7, 8]
+
+
+@pytest.mark.parametrize("n", [8, 10])
+def test_batches_of_excitations_are_their_rows(n: int) -> None:
+    circuit, observable = excitations(n), {"Z0 Z1": 1.0, "X2 Y3 Z5": 0.5, "Y1": 0.25}
+    theta = np.random.default_rng(1).uniform(-2, 2, (5, circuit.num_parameters))
+    program = qd.compile(circuit, dtype="complex128", device="cpu")
+    value, gradient = program.value_and_grad(observable, theta)
+    for k, row in enumerate(theta):
+        want, slope = program.value_and_grad(observable, row)
+        np.testing.assert_allclose(value[k], want, atol=1e-13)
+        np.testing.assert_allclose(gradient[k], slope, atol=1e-13)
+    np.testing.assert_allclose(program.run_batch(theta)[0], reference.state(circuit.bind(theta[0])), atol=1e-13)

@@ -159,6 +159,7 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
         joins_phases=True,
         moves_qubits=shape.states == 1,
         one_row=_ONE_ROW,
+        row_strings=(_ONE_ROW, _MOST_ROW_QUBITS),
         roundings=_ROUNDINGS,
         row_roundings=_ROW_ROUNDINGS,
         shape=shape,

@@ -47,6 +47,10 @@ class Target:
     one_row: int = 8
     """Qubits up to which one parameter set goes as a batch of one row: a single call, though most lanes are idle."""
 
+    row_strings: tuple[int, int] = (7, 9)
+    """The same, and qubits up to which batches go as rows, of circuits whose Pauli rotations are blocks of several
+    strings: rows take a pass for each string (``Plan.groups_strings``)."""
+
     roundings: int = 170
     """The weight (plan/precision.py) up to which gradients run in single precision."""
 
