@@ -89,6 +89,11 @@ class Operation:
         return _mask(q for q, letter in zip(self.targets, self.letters) if letter in "YZ")
 
     @property
+    def phases(self) -> list[tuple[tuple[tuple[int, int], ...], Affine]]:
+        """Diagonal: all of its phases, by qubits and the values that they must have."""
+        return [(tuple((q, 1) for q in product), affine) for product, affine in self.terms] + self.wide
+
+    @property
     def reads(self) -> set[int]:
         """The angles that it depends on."""
         affine = [a for _, a in self.terms] + [a for _, a in self.wide]

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_joined_pairs import product
+from excitations import DOUBLE
+from test_joined_pairs import product, same_operator
 
 import qdist as qd
 from qdist.plan.operations import operations
@@ -85,8 +86,7 @@ def test_it_is_the_same_operator(seed: int) -> None:
     circuit, values = random_circuit(n, 14, seed)
     before = list(operations(circuit))
     after = with_rotations_found(before, MOST)
-    angles = qd.Program(circuit).affine(values)
-    np.testing.assert_allclose(product(after, n, angles), product(before, n, angles), rtol=0, atol=1e-11)
+    same_operator(circuit, values, before, after)
     assert {s for o in after for s in o.reads} == {s for o in before for s in o.reads}
 
 
@@ -108,10 +108,9 @@ def test_compiled_rotations_are_rotations(numbers: bool) -> None:
 
 
 def test_a_compiled_excitation_is_one_block() -> None:
-    letters = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
     theta = qd.Parameter("t")
     circuit = qd.Circuit(8).x(range(4))
-    for string, sign in letters.items():
+    for string, sign in DOUBLE.items():
         compiled(circuit, string, [0, 3, 5, 7], theta * (sign / 4))
     plan = make_plan(circuit, np.dtype(np.complex64))
     assert [block.kind for block in plan.blocks if block.kind != "linear"] == ["rotation"]
@@ -218,8 +217,7 @@ def test_strings_that_flip_more_than_a_tile_holds_are_what_such_rotations_are() 
     wide = [o for o in operations(written) for o in narrowed(o, 4)]
     narrow = [o for o in with_rotations_found(list(operations(found)), 4) if o.all]
     assert [(o.kind, o.mixes, o.letters) for o in narrow] == [(o.kind, o.mixes, o.letters) for o in wide]
-    angles = qd.Program(written).affine([0.7])
-    np.testing.assert_allclose(product(narrow, n, angles), product(wide, n, angles), rtol=0, atol=1e-11)
+    same_operator(written, [0.7], wide, narrow)
 
 
 def test_batches_of_compiled_rotations_are_batches_of_rotations() -> None:

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from excitations import DOUBLE
 
 import qdist as qd
 from qdist.plan.fuse import Block, fuse
@@ -83,7 +84,7 @@ KINDS = ["dense", "diagonal", "flip", "swap", "rotation", "table", "permute"]
 
 def test_rotations_with_the_same_flips_are_one_block_where_the_target_takes_it() -> None:
     circuit = qd.Circuit(6)
-    for letters in ("XXXY", "XXYX", "XYXX", "YXXX", "YYYX", "YYXY", "YXYY", "XYYY"):
+    for letters in DOUBLE:
         circuit.pauli_rotation(0.1, letters, [0, 2, 3, 5]).pauli_rotation(0.2, "XX", [1, 4])
     given = list(operations(circuit))
     assert [len(block.operations) for block in fuse(given, 6)] == [8, 8]

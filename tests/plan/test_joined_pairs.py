@@ -62,9 +62,16 @@ def test_it_is_the_same_operator(seed: int) -> None:
     found = [o for o in after if o.parts]
     assert found
     assert all(o.mixes.bit_count() == 2 and not o.controls for o in found)
-    angles = qd.Program(circuit).affine(values)
-    np.testing.assert_allclose(product(after, n, angles), product(before, n, angles), atol=1e-12)
+    same_operator(circuit, values, before, after, atol=1e-12)
     assert {s for o in after for s in o.reads} == {s for o in before for s in o.reads}
+
+
+def same_operator(
+    circuit: qd.Circuit, values: np.ndarray, before: list[Operation], after: list[Operation], atol: float = 1e-11
+) -> None:
+    """Asserts that both lists of operations of a circuit do the same at these parameters."""
+    n, angles = circuit.num_qubits, qd.Program(circuit).affine(values)
+    np.testing.assert_allclose(product(after, n, angles), product(before, n, angles), rtol=0, atol=atol)
 
 
 def product(gates: list[Operation], n: int, angles: np.ndarray) -> np.ndarray:

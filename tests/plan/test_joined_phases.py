@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from excitations import DOUBLE
 
 import qdist as qd
 from qdist.backends.cuda.target import cuda_target
@@ -53,7 +54,7 @@ def test_double_excitations_round_once() -> None:
     """So that many of them are differentiated in single precision."""
     theta, circuit = qd.ParameterVector("t", 20), qd.Circuit(24)
     for k, angle in enumerate(theta):
-        for letters in ("XXXY", "XXYX", "XYXX", "YXXX", "YYYX", "YYXY", "YXYY", "XYYY"):
+        for letters in DOUBLE:
             circuit.pauli_rotation(angle, letters, [k, k + 1, k + 2, k + 4])
     plan = make_plan(circuit, SINGLE, target=cuda_target(SINGLE))
     assert roundings(plan) == 20

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from excitations import DOUBLE
 from states import random_sum
 
 import qdist as qd
@@ -18,7 +19,6 @@ both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 N = 9
 """Gradients of fewer qubits go as rows."""
 
-DOUBLE = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
 """The strings of a double excitation, and their signs."""
 
 

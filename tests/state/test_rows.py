@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from excitations import DOUBLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeated_turns import repeated_turns
@@ -341,10 +342,9 @@ def test_phases_of_many_constant_gates_do_not_add_up() -> None:
 def excitations(n: int) -> qd.Circuit:
     """Double excitations, each of 8 strings that flip the same qubits."""
     circuit = qd.Circuit(n).x(range(n // 2))
-    strings = {"XXXY": 1, "XXYX": 1, "XYXX": -1, "YXXX": -1, "YYYX": -1, "YYXY": -1, "YXYY": 1, "XYYY": 1}
     for k, angle in enumerate(qd.ParameterVector("t", 6)):
         qubits = np.random.default_rng(k).permutation(n)[:4].tolist()
-        for letters, sign in strings.items():
+        for letters, sign in DOUBLE.items():
             circuit.pauli_rotation(angle * (sign / 4), letters, qubits)
     return circuit
 

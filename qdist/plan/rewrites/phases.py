@@ -31,7 +31,8 @@ def with_phases_gathered(operations: Sequence[Operation]) -> list[Operation]:
     for number, operation in enumerate(operations):
         if _is_constant(operation):
             gathered[number] = defaultdict(float)
-            for tests, angle in _all_phases(operation):
+            for given, (angle, _) in operation.phases:
+                tests = tuple(sorted(set(given)))
                 place = place_of.get(tests, -1)
                 if place < 0 or any(mixed.get(q, -1) > place for q, _ in tests):
                     place = place_of[tests] = number
@@ -53,12 +54,6 @@ def _is_constant(operation: Operation) -> bool:
 
 def _is_nothing(angle: float) -> bool:
     return abs(math.remainder(angle, math.tau)) < _ROUNDING
-
-
-def _all_phases(operation: Operation) -> list[tuple[_Tests, float]]:
-    """Of a constant diagonal, by the bits and their values."""
-    of_bits = [(tuple((q, 1) for q in sorted(set(product))), angle) for product, (angle, _) in operation.terms]
-    return of_bits + [(tuple(sorted(tests)), angle) for tests, (angle, _) in operation.wide]
 
 
 def _join_common(kept: dict[int, dict[_Tests, float]]) -> None:

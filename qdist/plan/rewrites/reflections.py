@@ -93,8 +93,7 @@ class _Opened:
         if operation.kind != "diagonal":
             return False
         alone, reflects = 0.0, False
-        of_bits = [(tuple((q, 1) for q in product), affine) for product, affine in operation.terms]
-        for tests, (angle, slots) in (*of_bits, *operation.wide):
+        for tests, (angle, slots) in operation.phases:
             if self.qubit not in (q for q, _ in tests):
                 continue
             others = _without(tests, self.qubit)

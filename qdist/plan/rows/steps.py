@@ -101,8 +101,7 @@ def _swap(operation: Operation, _: Any) -> Iterator[Step]:
 def _diagonal(operation: Operation, _: Any) -> Iterator[Step]:
     """The sum of all phases, as strings of Z. What cancels, such as the single Z in an RZZ, takes no angle."""
     strings: dict[int, tuple[float, dict[int, float]]] = {}
-    products = [(tuple((q, 1) for q in product), affine) for product, affine in operation.terms]
-    for tests, (constant, terms) in (*products, *operation.wide):
+    for tests, (constant, terms) in operation.phases:
         # Where all tests hold: the product of (1 + or - Z) / 2.
         for chosen in range(1 << len(tests)):
             z, factor = 0, 0.5 ** len(tests)

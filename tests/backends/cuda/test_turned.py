@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from excitations import DOUBLE
 from test_back_tables import check as check_gradient
 from test_tables import check, tables_of
 
@@ -13,7 +14,6 @@ from qdist.backends.cuda.lowering.tile import Shape, rank, shape_of
 
 N = 8
 both = pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-DOUBLE = ("XXXY", "XXYX", "XYXX", "YXXX", "YYYX", "YYXY", "YXYY", "XYYY")
 
 
 def rotations(n: int, count: int, seed: int, widest: int = 6) -> qd.Circuit:

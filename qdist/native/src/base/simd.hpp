@@ -5,6 +5,8 @@
 #pragma once
 #ifdef __x86_64__
 #include <immintrin.h>
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #include <algorithm>
 #include <bit>
@@ -15,11 +17,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-#if defined(__SSSE3__)
-#include <immintrin.h>
-#elif defined(__ARM_NEON) && defined(__aarch64__)
-#include <arm_neon.h>
-#endif
 
 #include "base/bits.hpp"
 

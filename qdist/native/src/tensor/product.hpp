@@ -51,7 +51,7 @@ inline constexpr std::size_t ahead = 4;
 // Steps for which all of one matrix is laid out.
 inline constexpr std::size_t chunk = 4 * depth;
 // What a number costs that is copied from where they are apart, in those that lie beside each other.
-inline constexpr std::size_t apart = 8;
+inline constexpr std::size_t scattered = 8;
 // Numbers that stay in the cache, of a while columns go by.
 inline constexpr std::size_t kept = 1 << 17;
 // Numbers of a product that are kept once for all `depth` steps, where steps are divided over threads.
@@ -192,7 +192,7 @@ struct Task {
     // What it takes to lay out b, and to turn what each `depth` steps give, in numbers that are copied: from where they are apart,
     // one takes as long as several.
     std::size_t layout_cost() const {
-        return k * n * (b.across == 1 ? 1 : apart) + (turned ? apart * m * n * ((k + depth - 1) / depth) : 0);
+        return k * n * (b.across == 1 ? 1 : scattered) + (turned ? scattered * m * n * ((k + depth - 1) / depth) : 0);
     }
 };
 
