@@ -117,6 +117,9 @@ def _weight(block: Block, one_by_one: bool, of_complex: int) -> int:
     if block.kind != "dense":
         return 1
     first, *others = block.operations
-    # A product of matrices is simple if all are real; one alone may have imaginary entries beside real ones.
-    pure = first.gate is not None and first.gate.is_pure and not others
-    return 1 if pure or is_real(block) else of_complex
+    # A product of matrices is simple if all are real; one alone may have imaginary entries beside real ones, and so may
+    # turns about the same axis, which are one turn.
+    pure = first.gate is not None and first.gate.is_pure
+    axis = first.gate.pauli if first.gate is not None else None
+    alike = all(axis and op.gate and (op.gate.pauli, op.targets) == (axis, first.targets) for op in others)
+    return 1 if (pure and alike) or is_real(block) else of_complex

@@ -12,7 +12,7 @@ from qdist.circuit.library import lih, uccsd
 from qdist.native import kernels
 from qdist.plan.levels import Level
 from qdist.plan.planner import make_plan
-from qdist.plan.precision import computes_in_double
+from qdist.plan.precision import computes_in_double, roundings
 from qdist.state import reference
 
 BOUND = 1e-6
@@ -102,6 +102,17 @@ def trained_trotter(n: int, steps: int) -> qd.Circuit:
     return circuit
 
 
+def second_order(n: int, steps: int) -> qd.Circuit:
+    """Half of the field, the bonds, half of the field: between steps are two turns about X on each qubit."""
+    theta, circuit = qd.ParameterVector("t", 2 * steps), qd.Circuit(n)
+    for k in range(steps):
+        circuit.rx(theta[2 * k], range(n))
+        for q in range(n):
+            circuit.rzz(theta[2 * k + 1], q, (q + 1) % n)
+        circuit.rx(theta[2 * k], range(n))
+    return circuit
+
+
 def excitations(n: int, count: int, seed: int) -> qd.Circuit:
     """Pauli rotations as of double excitations, in an order that needs many stages."""
     rng, theta = np.random.default_rng(seed), qd.ParameterVector("t", count)
@@ -135,6 +146,8 @@ def scrambling(n: int, depth: int) -> qd.Circuit:
 LONG = {
     "excitations": (excitations(13, 600, 1), 0.5),
     "Trotter steps": (trained_trotter(11, 200), 0.03),
+    "second-order Trotter steps in single precision": (second_order(12, 12), 1.0),
+    "second-order Trotter steps": (second_order(12, 40), 1.0),
     "QAOA": (qaoa(13, 20), 1.0),
     "20,000 gates": (layers(5, 20_000, 200), 3.0),
     "layers": (layers(12, 2000, 100), 3.0),
@@ -240,6 +253,20 @@ def test_short_circuits_are_computed_in_single_precision_and_long_ones_in_double
     for k in range(3000):
         moves.cx(k % 6, (k + 1) % 6).swap(k % 6, (k + 2) % 6)
     assert not in_double(moves)
+
+
+def test_turns_about_the_same_axis_round_as_one() -> None:
+    for circuit, in_double in ((second_order(12, 12), False), (second_order(12, 40), True)):
+        plan = make_plan(circuit, np.dtype("complex64"))
+        assert any(block.kind == "dense" and len(block.operations) == 2 for block in plan.blocks)
+        assert computes_in_double(plan, has_parameters=True) is in_double
+    a, b = qd.Parameter("a"), qd.Parameter("b")
+    for circuit, wanted in (
+        (qd.Circuit(1).rx(a, 0).rx(b, 0), 1),
+        (qd.Circuit(1).ry(a, 0).ry(b, 0), 1),
+        (qd.Circuit(1).rx(a, 0).ry(b, 0), 4),
+    ):
+        assert roundings(make_plan(circuit, np.dtype("complex64"))) == wanted, circuit
 
 
 def test_values_of_circuits_of_medium_length_are_computed_in_single_precision_and_their_gradients_in_double() -> None:
