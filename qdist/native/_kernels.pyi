@@ -41,6 +41,28 @@ def set_threads(threads: int) -> None: ...
 def crc32(data: _Vector[np.uint8], before: int = 0) -> int: ...
 def direct_call(context: tuple[Any, ...]) -> Callable[[Any, Any], Any]: ...
 
+# The graph of operations on tensors (bind/graph.cpp)
+
+class NodeFields:
+    rule: Any
+    inputs: tuple[Any, ...]
+    attributes: dict[str, Any]
+    saved: Any
+    guards: Any
+    xp: Any
+    shape: tuple[int, ...] | None
+    dtype: Any
+    hooks: list[Callable[[Any], Any]] | None
+    unpack: Callable[[Any], Any] | None
+    digests: dict[int, Any] | None
+    freed: bool
+    @property
+    def sequence(self) -> int: ...
+
+def make_apply(library: dict[str, Any]) -> Callable[..., Any]: ...
+def make_walk(library: dict[str, Any]) -> Callable[[Any, bool, Any, bool], dict[Any, Any]]: ...
+def watch_saved(node: NodeFields) -> None: ...
+
 # Launches of CUDA kernels, and what they write to the host (bind/cuda.cpp)
 
 def launch(function: int, blocks: int, threads: int, stream: int, numbers: Sequence[int]) -> int: ...

@@ -1,5 +1,8 @@
 """Reverse-mode differentiation: the graph that operations leave behind, and the walk back through it.
 
+Both are in C++ (native/src/graph): what is done around an operation on small tensors would take longer than the
+operation. Here is what the walk does seldom: hooks, sums of cotangents, conversions, errors.
+
 A Node remembers one application of a rule: (rule, inputs, attributes) and what the vjp saved. Its inputs are
 edges, not tensors: the Node that made the input, the input itself when it is a leaf that wants a gradient, or
 None. So the graph keeps alive what the vjps saved and nothing more.
@@ -10,14 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from heapq import heappop, heappush
-from itertools import count
-from sys import getrefcount
 from types import ModuleType
 from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
+
+from qdist.native import kernels
 
 from .arrays import FLOAT32, Array, is_array, is_half, several_gpus
 from .heap import keep_freed_memory
@@ -25,7 +27,6 @@ from .rules import Rule
 from .versions import Version, digest
 
 Hook = Callable[[Any], Any]
-_sequence = count().__next__
 
 
 class Mode(threading.local):
@@ -54,14 +55,11 @@ class Packed:
         self.content = content
 
 
-class Node:
-    """One recorded operation; also the place where the cotangent of its output is gathered."""
+class Node(kernels.NodeFields):
+    """One recorded operation: its rule, the edges to its inputs, its attributes, what the vjp saved."""
 
-    hooks: list[Hook] | None = None
+    __slots__ = ("__weakref__",)
     wide_gradient = False
-    unpack: Callable[[Any], Array] | None = None
-    freed = False
-    digests: dict[int, Any] | None = None  # Of saved arrays that others than Tensors may write, by their guard.
 
     def __init__(
         self,
@@ -85,11 +83,8 @@ class Node:
         # which pack() may have put elsewhere, the count alone is compared.
         self.guards = guards
         self.xp = xp
-        # None for an operation with several outputs, each of which gets a Node of the rule PICK.
-        self.shape = None if output is None else output.shape
-        self.dtype = None if output is None else output.dtype
-        # An output is made after its inputs, so in descending sequence cotangents are complete.
-        self.sequence = _sequence()
+        if output is not None:  # Of an operation with several outputs each gets a Node of the rule PICK.
+            self.shape, self.dtype = output.shape, output.dtype
 
     def unpacked(self) -> Any:
         """What the vjp saved, as it was."""
@@ -218,6 +213,14 @@ def fit(xp: ModuleType, g: Array, shape: tuple[int, ...], dtype: np.dtype) -> Ar
     return g
 
 
+def _fit_to(xp: ModuleType, g: Array, edge: Any) -> Array:
+    """A cotangent in the shape and dtype of a Node's output or of a leaf."""
+    shape, dtype = edge.shape, edge.dtype
+    if g.shape == shape and g.dtype is dtype:
+        return g
+    return fit(xp, g, shape, FLOAT32 if edge.wide_gradient else dtype)
+
+
 def _add(a: Any, b: Any, own_a: bool, own_b: bool) -> Any:
     """a + b: in the place of one that belongs to nobody else, if there is one."""
     if isinstance(a, list):
@@ -229,69 +232,6 @@ def _add(a: Any, b: Any, own_a: bool, own_b: bool) -> Any:
         b += a
         return b
     return a + b
-
-
-_NEEDED = (True,)
-"""Of an operation's only input."""
-
-
-def _is_only(c: Array, cotangents: Sequence[Any]) -> bool:
-    """Whether no other input gets this one: what several get is nobody's own."""
-    found = 0
-    for other in cotangents:
-        if other is c:
-            found += 1
-    return found == 1
-
-
-def _is_fresh_view(c: Array) -> bool:
-    """Whether a vjp has made what this cotangent is a view of and nobody else has it: vjps hand out fresh arrays, also
-    as the only view of one, the cotangent that they were given, or views of what others have."""
-    base = c.base
-    whole = base.__class__ is np.ndarray and base.base is None and base.size == c.size
-    del base
-    return whole and c.flags.writeable and _base_references(c) <= _ALONE
-
-
-def _base_references(view: Array) -> int:
-    """How many references there are to what a view shows, with those that asking takes."""
-    return getrefcount(view.base)
-
-
-_ALONE = _base_references(np.empty(2).reshape(1, 2))
-"""Of the only view: versions of Python count differently."""
-
-
-def _survey(roots: Sequence[tuple[Any, Array]], barrier: Sequence[Any]) -> tuple[set[Node], dict[Any, int]]:
-    """All nodes reachable from the roots without passing the barrier, and how often they use each leaf."""
-    seen: set[Any] = set(barrier)
-    uses: dict[Any, int] = {}
-    stack: list[Node] = []
-    for edge, _ in roots:
-        if edge.__class__ is Node:
-            stack.append(edge)
-        else:
-            uses[edge] = uses.get(edge, 0) + 1
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        for edge in node.inputs:
-            if edge.__class__ is Node:
-                stack.append(edge)
-            elif edge is not None:
-                uses[edge] = uses.get(edge, 0) + 1
-    return seen.difference(barrier) if barrier else seen, uses
-
-
-def _leads_to(nodes: set[Node], targets: set[Any]) -> set[Any]:
-    """The nodes on a path to one of the targets, and the targets."""
-    useful = set(targets)
-    for node in sorted(nodes, key=lambda n: n.sequence):
-        if any(edge in useful for edge in node.inputs if edge is not None):
-            useful.add(node)
-    return useful
 
 
 def _check(node: Node) -> None:
@@ -359,87 +299,17 @@ def walk(
     return result
 
 
-def _walk(
-    roots: Sequence[tuple[Any, Array]], retain_graph: bool, targets: Sequence[Any] | None, barrier: bool
-) -> dict[Any, Array]:
-    wanted = set(targets or ())
-    nodes, uses = _survey(roots, tuple(wanted) if barrier else ())
-    if mode.walks == 1:
-        mode.leaves, mode.counts, mode.accumulates = tuple(uses), (), targets is None
-    useful = None if targets is None else _leads_to(nodes, wanted)
-    result: dict[Any, Array] = {}
-    gathered: dict[Any, tuple[Any, bool]] = {}  # What has arrived so far, and whether it is nobody else's.
-    heap: list[tuple[int, Node]] = []
-    arriving = [(edge, g, False) for edge, g in roots]
-    while True:
-        for edge, c, owned in arriving:
-            is_node = edge.__class__ is Node
-            if c is not None and (useful is None or edge in useful):
-                if edge in gathered:
-                    before, own = gathered[edge]
-                    gathered[edge] = _add(before, c, own, owned), True
-                else:
-                    gathered[edge] = c, owned
-                    if is_node:
-                        heappush(heap, (-edge.sequence, edge))
-            if is_node:
-                continue
-            uses[edge] -= 1  # None counts as a use of a leaf too.
-            if uses[edge] == 0 and edge in gathered:
-                c, owned = gathered.pop(edge)
-                # Behind a barrier another walk goes on with this cotangent, and runs the hooks when it is complete.
-                if edge._hooks and not barrier:
-                    c = run_hooks(edge._hooks, c)
-                if targets is None:
-                    edge._accumulate(c, owned)
-                else:
-                    result[edge] = c
-        if not heap:
-            return result
-        node = heappop(heap)[1]
-        g = gathered.pop(node)[0]
-        arriving = []
-        if node.hooks is not None and not (barrier and node in wanted):
-            g = run_hooks(node.hooks, g)
-        if wanted and node in wanted:
-            result[node] = g
-            if barrier or (useful is not None and not any(e in useful for e in node.inputs if e is not None)):
-                continue
-        if node.guards or node.freed:
-            _check(node)
-        xp, inputs, rule = node.xp, node.inputs, node.rule
-        saved = node.saved if node.unpack is None else node.unpacked()
-        assert rule.vjp is not None
-        if rule.count is not None and node.shape == ():
-            mode.counts += (rule.count(saved),)
-        needs = _NEEDED if len(inputs) == 1 else [edge is not None for edge in inputs]
-        place = None if xp is np or not several_gpus() else _place(g)
-        if place is None:
-            cotangents = rule.vjp(xp, g, saved, needs, **node.attributes)
-        else:
-            with place:
-                cotangents = rule.vjp(xp, g, saved, needs, **node.attributes)
-        del saved
-        if not retain_graph:
-            node.saved = node.guards = node.inputs = ()
-            node.freed = True
-        for edge, c in zip(inputs, cotangents):
-            if edge is None:
-                continue
-            owned = False
-            if c is not None and (shape := edge.shape) is not None:
-                alone = needs is _NEEDED or _is_only(c, cotangents)
-                if c.shape != shape or c.dtype is not edge.dtype:
-                    c = fit(xp, c, shape, FLOAT32 if edge.wide_gradient else edge.dtype)
-                owned = alone and c is not g and (c.base is None or _is_fresh_view(c))
-            arriving.append((edge, c, owned))
-
-
 def _place(g: Any) -> Any:
     """The GPU that a cotangent is on, as a context: new arrays are made there. None for what was moved from a GPU to
     the CPU, which has its cotangent there."""
     part = next(part for part in g if part is not None) if isinstance(g, list) else g
     return None if isinstance(part, np.ndarray) else part.device
+
+
+def run_on(place: Any, function: Callable[..., Any], arguments: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    """Call a function while this GPU is the one that new arrays are made on."""
+    with place:
+        return function(*arguments, **attributes)
 
 
 def run_hooks(hooks: list[Hook] | None, g: Array) -> Array:
@@ -465,3 +335,20 @@ def refuse_second_order(create_graph: bool) -> None:
             "create_graph=True: gradients of gradients are not provided; write the first derivative with "
             "tensor operations, or take finite differences of grad()"
         )
+
+
+_walk = kernels.make_walk(
+    {
+        "mode": mode,
+        "numpy": np,
+        "Node": Node,
+        "ndarray": np.ndarray,
+        "fit_to": _fit_to,
+        "add": _add,
+        "run_hooks": run_hooks,
+        "check_saved": _check,
+        "several_gpus": several_gpus,
+        "run_on": run_on,
+        "place_of": _place,
+    }
+)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+from qdist.native import kernels
+
 from . import random
 from .arrays import is_array, module_of
 from .autograd import PICK, Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
 from .half import computing_in
 from .rules import Rule
 from .tensor import Tensor, apply
-from .versions import shares, watch
+from .versions import shares
 
 
 def grad(
@@ -149,7 +151,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     # counted.
     kept = tuple(x._data for x in sources if x._node is not None)
     node = Node(rule, tuple(edges), {}, kept, guards, xp, None)
-    watch(node)
+    kernels.watch_saved(node)
     made = tuple(r.detach() for r in results)
     for i, out in enumerate(made):
         out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)

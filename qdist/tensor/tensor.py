@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from qdist.native import kernels
+
 from . import arrays
 from .arrays import MODULES, Array, is_array
-from .autograd import PICK, Hook, Node, mode, refuse_second_order, walk
+from .autograd import PICK, Hook, Node, mode, refuse_second_order, run_on, walk
 from .half import in_half
 from .in_place import InPlace
 from .kernels.landing import only_number
@@ -20,139 +22,23 @@ from .methods import Methods
 from .operands import promote, shared_module
 from .operators import Operators
 from .rules import RULES, Rule
-from .versions import Version, held_elsewhere, shares, watch
+from .versions import Version, held_elsewhere, shares
 
 _SCALARS = (float, int, bool, complex)
-_ndarray = np.ndarray
 _new: Any = object.__new__
-_KNOWN = arrays.ARRAYS
 _accumulating = Lock()  # backward passes of several threads may reach the same leaf
 
 
-def apply(op: str | Rule, *inputs: Any, **attributes: Any) -> Any:
-    """Run one operation: the only way from tensors to tensors.
-
-    Args:
-        op: a name in the table of rules, or a Rule of one's own.
-        inputs: Tensors, Python or NumPy scalars; anything else is made a Tensor first.
-        attributes: passed to the rule's forward and vjp.
-
-    Returns:
-        A Tensor, or a tuple of them when the rule has several outputs.
-
-    Raises:
-        TypeError: for tensors of different precision or on different devices.
-    """
-    rule: Rule = op if op.__class__ is Rule else RULES[op]  # type: ignore[index, assignment]
-    values: list[Any] = []
-    dtype = None
-    kind: type | None = None
-    mixed = wants = apart = halves = False
-    for x in inputs:
-        if isinstance(x, Tensor):
-            if x.dispatch is not None:
-                return x.dispatch(rule, tuple(map(_operand, inputs)), attributes)
-            a = x._data
-            if a.dtype is not dtype:
-                mixed = mixed or dtype is not None
-                dtype = a.dtype
-                halves = halves or dtype.itemsize == 2
-            if x.requires_grad:
-                wants = True
-            if a.__class__ is not kind:
-                apart = kind is not None or apart
-                kind = a.__class__
-            values.append(a)
-        elif x.__class__ in _SCALARS:
-            mixed = mixed or dtype is None or dtype.kind not in "fc" or x.__class__ is complex
-            values.append(x)
-        else:
-            return apply(rule, *map(_operand, inputs), **attributes)
-    if dtype is None:
-        return apply(rule, *map(Tensor, inputs), **attributes)
-    precision = mode.precision
-    if mixed or (rule.floating and dtype.kind not in "fc"):
-        values = promote(rule, values, precision is not None)
-    run = rule
-    if halves or precision is not None:
-        run = in_half(rule, values, precision)
-    if rule.view and inputs[0]._version.outside:
-        a = None  # Not one holder more than held_elsewhere() counts. Of a view it could not tell.
-        inputs[0]._version.outside = held_elsewhere(inputs[0], values)
-    xp: Any = np
-    gpu = None
-    if apart or kind is not _ndarray:
-        xp = None if apart else MODULES.get(kind)  # type: ignore[arg-type]
-        if xp is None:
-            xp, gpu = shared_module(rule, values, None if apart else kind)
-    if gpu is None:
-        output, saved = run.forward(xp, *values, **attributes)
-    else:
-        with gpu:
-            output, saved = run.forward(xp, *values, **attributes)
-
-    version = inputs[0]._version if rule.view else None
-    made: Any
-    if output.__class__ is kind:
-        made = _new(Tensor)
-        made._data = output
-        made._version = Version() if version is None else version
-    elif output.__class__ is list:
-        made = tuple(_wrap(xp, o, version) for o in output)
-    else:
-        made = _wrap(xp, output, version)
-    if wants and mode.grad and rule.vjp is not None:
-        a = None
-        _record(run, inputs, values, attributes, saved, xp, made)
-    if mode.tracer is not None:
-        mode.tracer(rule, inputs, attributes, made)
-    return made
+def _pick_outputs(node: Node, outputs: tuple[Tensor, ...], xp: Any) -> None:
+    """Give each output of an operation that has several a Node of its own."""
+    for i, out in enumerate(outputs):
+        out._node = Node(PICK, (node,), {"index": i, "total": len(outputs)}, (), (), xp, out._data)
+        out.requires_grad = True
 
 
-def _record(rule: Rule, inputs: Any, values: list, attributes: dict, saved: Any, xp: Any, made: Any) -> None:
-    """Give the outputs of an operation the Node that made them."""
-    several = made.__class__ is tuple
-    if not several and made._data.dtype.kind not in "fc" and not arrays.is_inexact(made._data.dtype):
-        return
-    edges: list[Any] = []
-    for x in inputs:
-        edges.append((x._node or x) if isinstance(x, Tensor) and x.requires_grad else None)
-    guards: list[tuple[Version, int, Array]] = []
-    outside: list[Tensor] = []
-    for s in saved:
-        known = _KNOWN.get(s.__class__)
-        if not (is_array(s) if known is None else known):
-            continue
-        for owner, a in zip(inputs, values):
-            if s is a:
-                if owner._data is not a:  # Converted for this operation, so nobody else has it.
-                    owner = None
-                break
-        else:
-            owner = made if not several and s is made._data else _owner(s, inputs, made if several else (made,))
-        if owner is not None:
-            version = owner._version
-            guards.append((version, version.count, s))
-            if version.outside:
-                outside.append(owner)
-    if outside:
-        s = a = None
-        for owner in outside:
-            owner._version.outside = owner._version.outside and held_elsewhere(owner, values, saved, *guards)
-    if not several:
-        made._node = node = Node(rule, tuple(edges), attributes, saved, guards, xp, made._data)
-        made.requires_grad = True
-    else:
-        node = Node(rule, tuple(edges), attributes, saved, guards, xp, None)
-        for i, out in enumerate(made):
-            out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
-            out.requires_grad = True
-    if guards:
-        watch(node)
-
-
-def _owner(saved: Array, inputs: Any, outputs: tuple[Tensor, ...]) -> Tensor | None:
+def _owner(saved: Array, inputs: tuple[Any, ...], made: Any) -> Tensor | None:
     """The tensor that a saved array is a part of, if it is not an array of the operation's own."""
+    outputs = made if isinstance(made, tuple) else (made,)
     return next((x for x in (*inputs, *outputs) if isinstance(x, Tensor) and shares(saved, x._data)), None)
 
 
@@ -461,7 +347,7 @@ class Tensor(Operators, Methods, InPlace):
 
     # Operations; the signs for them are in operators.py, the names in methods.py
 
-    _run = staticmethod(apply)
+    _run: Callable[..., Any]
 
     def __getitem__(self, key: Any) -> Tensor:
         parts = key if isinstance(key, tuple) else (key,)
@@ -476,6 +362,33 @@ class Tensor(Operators, Methods, InPlace):
             else:
                 template.append(part)
         return apply("index", self, *inputs, key=tuple(template))
+
+
+apply: Callable[..., Any] = kernels.make_apply(
+    {
+        "rules": RULES,
+        "mode": mode,
+        "numpy": np,
+        "modules": MODULES,
+        "Tensor": Tensor,
+        "Node": Node,
+        "Rule": Rule,
+        "Version": Version,
+        "ndarray": np.ndarray,
+        "dtype": np.dtype,
+        "operand": _operand,
+        "promote": promote,
+        "shared_module": shared_module,
+        "in_half": in_half,
+        "held_elsewhere": held_elsewhere,
+        "run_on": run_on,
+        "is_array": is_array,
+        "is_inexact": arrays.is_inexact,
+        "owner_of": _owner,
+        "pick": _pick_outputs,
+    }
+)
+Tensor._run = apply
 
 
 def _plain_key(key: Any) -> Any:

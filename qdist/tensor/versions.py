@@ -14,7 +14,6 @@ import sys
 import zlib
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
@@ -60,21 +59,6 @@ class Version:
         """Forget the graphs that are gone: of a tensor that never changes there is one after the other."""
         self._savers = [saver for saver in self._savers or () if (node := saver()) is not None and not node.freed]
         self._limit = max(32, 2 * len(self._savers))
-
-
-def watch(node: Any) -> None:
-    """A Node has saved arrays: what others may write is digested now, the rest when it is shown to others."""
-    itself = ref(node)
-    for version, _, _ in node.guards:
-        savers = version._savers
-        if version.outside:
-            node.seal(version)
-        elif savers is None:
-            version._savers = [itself]
-        else:
-            savers.append(itself)
-            if len(savers) > version._limit:
-                version._drop_savers()
 
 
 def references(array: Array) -> int:

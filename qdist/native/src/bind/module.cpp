@@ -10,6 +10,7 @@ void bind_batch(nb::module_& m);
 void bind_calls(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_exchange(nb::module_& m);
+void bind_graph(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_pauli(nb::module_& m);
@@ -48,6 +49,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_calls(m);
     bind_cuda(m);
     bind_exchange(m);
+    bind_graph(m);
     bind_matrices(m);
     bind_measure(m);
     bind_pauli(m);
