@@ -159,12 +159,16 @@ FORTY_TWO = {
     "hardware_efficient": (lambda: qd.library.hardware_efficient(42, 8), 1),
     "qft": (lambda: qd.library.qft(42), 1),
     "quantum_volume": (lambda: qd.library.quantum_volume(42, 10, seed=1), 4),
+    "layers": (lambda: qd.library.hardware_efficient(42, 20), 3),
     # Ten thousand gates.
     "deep": (lambda: qd.library.hardware_efficient(42, 80), 10),
 }
 
 
-@pytest.mark.parametrize("name", FORTY_TWO)
+# Four times the layers take four times as long to plan, in the same way.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "deep")) for name in FORTY_TWO]
+)
 def test_42_qubits_on_16384_ranks_are_planned_and_costed(name: str) -> None:
     make, exchanges = FORTY_TWO[name]
     circuit = make()

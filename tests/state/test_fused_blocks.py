@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
@@ -82,24 +84,79 @@ def test_other_values_of_a_program_that_has_run(dtype: str) -> None:
         np.testing.assert_allclose(got, reference.state(circuit, values), atol=tolerance)
 
 
+class Layers:
+    """Layers of phases and rotations about Y, each by a parameter of its own, on the state of equal amplitudes.
+
+    The reference would go through all amplitudes for each of hundreds of phases. In `kets` those of a layer are one
+    diagonal: the sum of their angles, whose derivative is the sum of theirs.
+    """
+
+    def __init__(self, n: int, pairs: int, rng: np.random.Generator) -> None:
+        self.bits = np.arange(1 << n) >> np.arange(n)[:, None] & 1
+        self.phases: list[tuple[np.ndarray, np.ndarray]] = []  # Angles, and what the parameter is multiplied by.
+        self.turns: list[list[tuple[float, int]]] = []
+        self.circuit, theta = qd.Circuit(n).h(range(n)), qd.ParameterVector("t", 4)
+        for parameter in theta:
+            angles, factors = np.zeros((2, 1 << n))
+            for _ in range(pairs):
+                a, b = rng.permutation(n)[:2].tolist()
+                factor, angle = rng.normal(size=2).tolist()
+                self.circuit.rzz(parameter * factor, a, b).cp(angle, b, a)
+                factors += factor * ((self.bits[a] ^ self.bits[b]) - 0.5)
+                angles += angle * (self.bits[a] & self.bits[b])
+            angle, q = float(rng.normal()), int(rng.integers(n))
+            self.circuit.rz(angle, q)
+            self.phases.append((angles + angle * (self.bits[q] - 0.5), factors))
+            self.turns.append([(float(rng.normal()), q) for q in rng.permutation(n)[:5].tolist()])
+            for angle, q in self.turns[-1]:
+                self.circuit.ry(angle + parameter, q)
+
+    def kets(self, values: np.ndarray) -> np.ndarray:
+        """The state, and behind it its derivatives by the parameters."""
+        size = self.bits.shape[1]
+        kets = np.zeros((1 + len(values), size), complex)
+        kets[0] = size**-0.5
+        for layer, (value, (angles, factors), turns) in enumerate(zip(values, self.phases, self.turns, strict=True)):
+            kets *= np.exp(1j * (angles + value * factors))
+            kets[1 + layer] += 1j * factors * kets[0]
+            for angle, q in turns:
+                # exp(-i a Y / 2), where -i Y takes |0> to |1> and |1> to -|0>.
+                partner, sign = np.arange(size) ^ 1 << q, 2 * self.bits[q] - 1
+                half = (angle + value) / 2
+                kets = np.cos(half) * kets + np.sin(half) * sign * kets[:, partner]
+                kets[1 + layer] += 0.5 * sign * kets[0, partner]
+        return kets
+
+
+FAR = qd.PauliSum({"Z0 X1": 1.0, "Y13": 0.5, "Z2 X14": -0.7})
+
+
+@lru_cache(maxsize=1)
+def layers_of(pairs: int, seed: int) -> tuple[qd.Circuit, np.ndarray, np.ndarray, np.ndarray]:
+    """A circuit of 15 qubits, values of its parameters, its state and the gradient of FAR: for both dtypes."""
+    rng = np.random.default_rng(seed)
+    layers = Layers(15, pairs, rng)
+    values = rng.uniform(-1, 1, 4)
+    ket, *changes = layers.kets(values)
+    # The mean is quadratic in the state, so this difference is exact.
+    means = [[reference.expectation(ket + sign * change, FAR) for sign in (1, -1)] for change in changes]
+    return layers.circuit, values, ket, np.subtract(*np.transpose(means)) / 2
+
+
 @both
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("pairs", [3, 40])
 def test_phases_of_bits_outside_of_the_tile(pairs: int, seed: int, dtype: str) -> None:
     """Products of few or of many bits inside and outside, of rows and of columns, between rotations; and gradients."""
-    n, rng = 15, np.random.default_rng(seed)
-    theta = qd.ParameterVector("t", 4)
-    circuit = qd.Circuit(n).h(range(n))
-    for layer in range(4):
-        for _ in range(pairs):
-            a, b = rng.permutation(n)[:2].tolist()
-            circuit.rzz(theta[layer] * float(rng.normal()), a, b).cp(float(rng.normal()), b, a)
-        circuit.rz(float(rng.normal()), int(rng.integers(n)))
-        for q in rng.permutation(n)[:5].tolist():
-            circuit.ry(float(rng.normal()) + theta[layer], q)
-    values = rng.uniform(-1, 1, 4)
-    check(circuit, dtype, values)
-    observable = qd.PauliSum({"Z0 X1": 1.0, "Y13": 0.5, "Z2 X14": -0.7})
-    _, gradient = qd.Program(circuit, dtype=dtype).value_and_grad(observable, values)
-    expected = reference.gradient(circuit, observable, values)
+    circuit, values, ket, expected = layers_of(pairs, seed)
+    got = qd.Program(circuit, dtype=dtype).run(values).amplitudes()
+    np.testing.assert_allclose(got, ket, atol=1e-12 if dtype == "complex128" else 2e-6)
+    _, gradient = qd.Program(circuit, dtype=dtype).value_and_grad(FAR, values)
     np.testing.assert_allclose(gradient, expected, atol=1e-4 if dtype == "complex64" else 1e-10)
+
+
+def test_layers_of_phases_and_rotations_are_those_of_the_reference() -> None:
+    layers, values = Layers(7, 9, np.random.default_rng(7)), np.array([0.3, -0.8, 1.1, 0.4])
+    ket, *changes = layers.kets(values)
+    np.testing.assert_allclose(ket, reference.state(layers.circuit, values), atol=1e-13)
+    np.testing.assert_allclose(np.transpose(changes), reference.state_jacobian(layers.circuit, values), atol=1e-12)

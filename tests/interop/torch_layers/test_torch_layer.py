@@ -142,7 +142,10 @@ def test_compiled_in_one_graph() -> None:
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("around", [False, True], ids=["alone", "in a model"])
+# The second one takes a C++ compiler a quarter of a minute; in a model the layer is compiled above as well.
+@pytest.mark.parametrize(
+    "around", [pytest.param(False, id="alone"), pytest.param(True, id="in a model", marks=pytest.mark.thorough)]
+)
 def test_compiled_by_inductor(around: bool) -> None:
     """The default backend: alone the layer takes no C++ compiler, with a function around it inductor writes kernels."""
     layer = layer_of(2)
