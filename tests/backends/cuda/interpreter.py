@@ -8,7 +8,7 @@ import numpy as np
 
 from qdist.backends.cuda.lowering.directions import register_flips
 from qdist.backends.cuda.lowering.patterns import PARITIES
-from qdist.backends.cuda.lowering.records import COLUMN_BITS, SUM_NAMES
+from qdist.backends.cuda.lowering.records.tiles import COLUMN_BITS, SUM_NAMES
 from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
 
 

@@ -21,7 +21,7 @@ from qdist.backends.cuda.lowering.gradients import Gradients, core_of
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
-from qdist.backends.cuda.lowering.records import GROUP_ENDS, OPS, PARITY, SUM_ENDS
+from qdist.backends.cuda.lowering.records.tiles import GROUP_ENDS, OPS, PARITY, SUM_ENDS
 from qdist.backends.cuda.lowering.tables import (
     StageTables,
     Tables,

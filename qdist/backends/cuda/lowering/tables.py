@@ -19,8 +19,8 @@ from qdist.backends.cuda.lowering.fours import flags_of, is_alone, slots_of
 from qdist.backends.cuda.lowering.lean import is_lean
 from qdist.backends.cuda.lowering.patterns import Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases, is_turned, phases
-from qdist.backends.cuda.lowering.record import Record
-from qdist.backends.cuda.lowering.records import COLUMN_BITS, FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
+from qdist.backends.cuda.lowering.records.record import Record
+from qdist.backends.cuda.lowering.records.tiles import COLUMN_BITS, FLIP, MODES, OP, OPS, PART, PHASE, SUM_NAMES, TERM
 from qdist.backends.cuda.lowering.tile import Shape
 from qdist.backends.in_tile import (
     condition_masks,

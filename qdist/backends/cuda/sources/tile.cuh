@@ -5,7 +5,7 @@
 // it: others are up to 4 % slower beside them) defined, beside what types.cuh needs.
 #pragma once
 
-#include "records.cuh"
+#include "tile_records.cuh"
 
 #ifndef REGISTER_BITS
 #define REGISTER_BITS 4
