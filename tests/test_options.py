@@ -41,7 +41,7 @@ SHARED_SIGNATURES = {
     "backends/cpu/observable.py queues": "ObservableKernel.queues(weights); the host computes at once",
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
     "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
-    "backends/cuda/lowering/tables.py": "one method a kind of block, all called alike",
+    "backends/cuda/lowering/operations.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
     "interop/paddle/amp.py minimize": "GradScaler's method; the loss was differentiated before",
     "interop/paddle/nn/clip.py __call__": "GradClip's call; only a norm over all parameters asks where the others are",

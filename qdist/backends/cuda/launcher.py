@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import stage_kernel
 from qdist.backends.cuda.lowering.fours import FourPlaces
-from qdist.backends.cuda.lowering.records import LAUNCH, OP, PHASE, SLOT
+from qdist.backends.cuda.lowering.records.tiles import LAUNCH, OP, PHASE, SLOT
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.moves import runs_of

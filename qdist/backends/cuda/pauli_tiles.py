@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.compiler import kernel
-from qdist.backends.cuda.lowering.records import GROUP, STRING
+from qdist.backends.cuda.lowering.records.paulis import GROUP, STRING
 from qdist.backends.cuda.measuring import beside, count, empty
 from qdist.backends.cuda.moves import runs_of
 

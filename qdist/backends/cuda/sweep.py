@@ -15,7 +15,7 @@ from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undone
 from qdist.backends.cuda.lowering.patterns import Multiples
-from qdist.backends.cuda.lowering.records import SWEEP
+from qdist.backends.cuda.lowering.records.tiles import SWEEP
 from qdist.backends.cuda.measuring import Combination
 from qdist.backends.cuda.staging import Kept, staging
 from qdist.backends.cuda.target import CudaTarget

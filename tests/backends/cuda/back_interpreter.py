@@ -9,8 +9,7 @@ from interpreter import Interpreter, name_of, parity, span
 
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.binding import MIXED
-from qdist.backends.cuda.lowering.records import TWO_SUMS
-from qdist.backends.cuda.lowering.tables import MODES
+from qdist.backends.cuda.lowering.records.tiles import MODES, TWO_SUMS
 
 
 class BackInterpreter(Interpreter):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from qdist.backends.cuda.lowering.directions import register_flips
+from qdist.backends.cuda.lowering.operations import GENERAL
 from qdist.backends.cuda.lowering.patterns import PARITIES
-from qdist.backends.cuda.lowering.records import COLUMN_BITS, SUM_NAMES
-from qdist.backends.cuda.lowering.tables import GENERAL, MODES, OPS, StageTables, Tables
+from qdist.backends.cuda.lowering.records.tiles import COLUMN_BITS, MODES, OPS, SUM_NAMES
+from qdist.backends.cuda.lowering.tables import StageTables, Tables
 
 
 class Interpreter:

@@ -6,7 +6,7 @@ import pytest
 import qdist as qd
 from qdist.backends.cuda.lowering.back_resident import resident
 from qdist.backends.cuda.lowering.back_tables import BackTables
-from qdist.backends.cuda.lowering.tables import OPS
+from qdist.backends.cuda.lowering.records.tiles import OPS
 from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.plan.planner import make_plan

@@ -16,7 +16,8 @@ from test_tables import odd_gates, wide_matrices
 import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.patterns import multiples
-from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.records.tiles import OPS
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, pauli_rotation_gate

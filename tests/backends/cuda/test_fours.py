@@ -4,7 +4,8 @@ import numpy as np
 
 import qdist as qd
 from qdist.backends.cuda.lowering.fours import FourPlaces
-from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.records.tiles import OPS
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import FOURS_BYTES, Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import unitary_gate

@@ -13,7 +13,7 @@ from pinned import add_pinned
 import qdist as qd
 from qdist.backends.cuda import launcher, sweep
 from qdist.backends.cuda.lowering.patterns import multiples
-from qdist.backends.cuda.lowering.records import BACKWARD_PLACES, FORWARD_PLACES, LAUNCH, OP, PHASE, SLOT, SWEEP
+from qdist.backends.cuda.lowering.records.tiles import BACKWARD_PLACES, FORWARD_PLACES, LAUNCH, OP, PHASE, SLOT, SWEEP
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import back_shape_of, shape_of, tile_level
 from qdist.backends.cuda.target import target_of

@@ -6,7 +6,8 @@ from interpreter import exchange_matrix, pair_matrix
 
 import qdist as qd
 from qdist.backends.cartan import cartan, zyz
-from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.records.tiles import OPS
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import shape_of, tile_level
 from qdist.backends.pairs import Form, Pairs
 from qdist.plan.planner import make_plan

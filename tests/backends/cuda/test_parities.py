@@ -14,7 +14,8 @@ import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.lean import is_lean
 from qdist.backends.cuda.lowering.patterns import multiples
-from qdist.backends.cuda.lowering.tables import OPS, Tables
+from qdist.backends.cuda.lowering.records.tiles import OPS
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, unitary_gate

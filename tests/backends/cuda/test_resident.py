@@ -6,7 +6,7 @@ from interpreter import Interpreter
 
 import qdist as qd
 from qdist.backends.cuda.lowering import tile
-from qdist.backends.cuda.lowering.records import OP, OPS
+from qdist.backends.cuda.lowering.records.tiles import OP, OPS
 from qdist.backends.cuda.lowering.resident import blocks_at_once, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import ROOM, Shape, shape_of, tile_level

@@ -7,7 +7,7 @@ import pytest
 from row_circuits import PARAMETERS, random_circuit, random_sum, row_records
 
 import qdist as qd
-from qdist.backends.cuda.lowering.records import ROW_UNEVEN
+from qdist.backends.cuda.lowering.records.rows import ROW_UNEVEN
 from qdist.backends.cuda.rows.outputs import output_tables
 from qdist.backends.cuda.rows.tables import row_tables, swizzled
 from qdist.plan.observables.row_outputs import lowered_outputs

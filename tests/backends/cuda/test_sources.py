@@ -9,8 +9,11 @@ import pytest
 from qdist.backends.cuda.compiling import texts
 from qdist.backends.cuda.compiling.nvrtc import CompileError, Nvrtc
 from qdist.backends.cuda.compiling.texts import MODULES, all_texts, expanded, source, stage_source
-from qdist.backends.cuda.lowering import records, tables
-from qdist.backends.cuda.lowering.record import Field, Record
+from qdist.backends.cuda.lowering import tables
+from qdist.backends.cuda.lowering.records import paulis, rows, tiles
+from qdist.backends.cuda.lowering.records.headers import headers
+from qdist.backends.cuda.lowering.records.record import Field, Record
+from qdist.backends.cuda.lowering.records.tiles import FORWARD_PLACES, FOURS, LAUNCH, MODES, OPS, SWEEP
 from qdist.backends.cuda.lowering.tile import back_shape_of, larger_shapes, shape_of
 
 
@@ -154,7 +157,7 @@ KERNELS = {
 @pytest.mark.parametrize(
     ("module", "dtype", "generation"),
     [
-        # Of the long ones one: nearly all of both is in a file that they share, row.cuh.
+        # Of the long ones one: nearly all of both is in files that they share.
         *((module, "complex64", "80") for module in MODULES if module != "far_rows"),
         *((module, "complex128", "90") for module in MODULES if module not in ("rows", "far_rows")),
         *others(("far_rows", "complex64", "80"), ("rows", "complex128", "90"), ("far_rows", "complex128", "90")),
@@ -175,20 +178,23 @@ def test_the_other_kernels(nvrtc: Nvrtc, module: str, dtype: str, generation: st
 def test_the_smaller_kernel_lacks_what_the_tables_know_as_rare() -> None:
     text = (Path(tables.__file__).parents[1] / "sources/kernel.cuh").read_text()
     rare = "".join(re.findall(r"#if RARE\n(.*?)\n#endif", text, re.DOTALL))
-    ops = {tables.OPS[name.lower()] for name in re.findall(r"(?:case|kind ==) (\w+)", rare)}
-    assert ops == set(tables.OPS.values()) - tables.COMMON_OPS
+    ops = {OPS[name.lower()] for name in re.findall(r"(?:case|kind ==) (\w+)", rare)}
+    assert ops == set(OPS.values()) - tables.COMMON_OPS
     # What is none of the modes that are asked for is the last one.
-    modes = {tables.MODES[name.lower()] for name in re.findall(r"mode == (\w+)", rare)}
-    assert modes | {tables.MODES["wide"]} == set(tables.MODES.values()) - tables.COMMON_MODES
+    modes = {MODES[name.lower()] for name in re.findall(r"mode == (\w+)", rare)}
+    assert modes | {MODES["wide"]} == set(MODES.values()) - tables.COMMON_MODES
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_the_compiler_lays_records_out_as_numpy_does(nvrtc: Nvrtc, dtype: str) -> None:
     _, options = source("moves", np.dtype(dtype))
-    code, checked = expanded("records.cuh"), (*options, "-DCHECK_OFFSETS")
-    fields = sum(len(r.fields) for r in vars(records).values() if isinstance(r, Record))
-    assert code.count("OFFSET(") == fields + 1  # Its definition, and each field.
-    nvrtc.ptx(code, checked)
+    checked = (*options, "-DCHECK_OFFSETS")
+    for module, path in zip((tiles, paulis, rows), headers()):
+        code = expanded(path.name)
+        fields = sum(len(r.fields) for r in vars(module).values() if isinstance(r, Record))
+        assert code.count("OFFSET(") == fields + 1  # Its definition, and each field.
+        nvrtc.ptx(code, checked)
+    code = expanded("tile_records.cuh")
     # It would tell: a field that NumPy has elsewhere.
     with pytest.raises(CompileError, match="static assertion failed"):
         nvrtc.ptx(code.replace("OFFSET(Phase, end_op) == 4", "OFFSET(Phase, end_op) == 8"), checked)
@@ -204,8 +210,8 @@ def test_a_source_has_each_file_once_and_messages_name_it(nvrtc: Nvrtc) -> None:
         [
             "backward.cu",
             *(
-                {path.name for path in folder.glob("*.cuh")}
-                - {"states.cuh", "row.cuh", "row_shared.cuh", "row_team.cuh"}
+                {path.name for path in folder.glob("*.cuh") if not path.name.startswith("row")}
+                - {"states.cuh", "pauli_records.cuh"}
             ),
         ]
     )
@@ -227,10 +233,11 @@ def test_each_source_includes_what_it_uses(nvrtc: Nvrtc) -> None:
 
 
 def test_records_that_changed_are_not_compiled_with_the_old_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert records.HEADER.read_text() == records.header()
-    monkeypatch.setattr(texts, "header", lambda: records.header() + "struct More {};")
-    with pytest.raises(RuntimeError, match="out of date: run python -m"):
-        expanded("moves.cu")
+    for path, text in headers().items():
+        assert path.read_text() == text
+        monkeypatch.setattr(texts, "headers", lambda new={path: text + "struct More {};"}: headers() | new)
+        with pytest.raises(RuntimeError, match=rf"{path.name} is out of date: run python -m"):
+            expanded("moves.cu")
 
 
 def test_records_lie_as_c_lays_them_out() -> None:
@@ -245,14 +252,14 @@ def test_records_lie_as_c_lays_them_out() -> None:
     with pytest.raises(AssertionError, match="depends on the precision"):
         _ = record.dtype
     with pytest.raises(KeyError):
-        records.SWEEP.filled({"bra": 0})
+        SWEEP.filled({"bra": 0})
     with pytest.raises(KeyError):
-        records.SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "shifts", "num_sums", "kept"], 0))
+        SWEEP.filled(dict.fromkeys(["bra", "partial", "parities", "weighs", "shifts", "num_sums", "kept"], 0))
 
 
 def test_kernel_arguments_find_room() -> None:
     for real_bytes in (4, 8):
-        taken = (records.LAUNCH, records.FORWARD_PLACES, records.FOURS)
+        taken = (LAUNCH, FORWARD_PLACES, FOURS)
         assert sum(-(-r.dtype_of(real_bytes).itemsize // 16) * 16 for r in taken) <= 4096
 
 

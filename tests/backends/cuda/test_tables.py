@@ -11,7 +11,8 @@ from interpreter import Interpreter
 from strategies import circuits
 
 import qdist as qd
-from qdist.backends.cuda.lowering.tables import MODES, OPS, Tables
+from qdist.backends.cuda.lowering.records.tiles import MODES, OPS
+from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate

@@ -7,7 +7,7 @@ from test_back_tables import check
 import qdist as qd
 from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.gradients import Core, core_of
-from qdist.backends.cuda.lowering.tables import OPS
+from qdist.backends.cuda.lowering.records.tiles import OPS
 from qdist.backends.cuda.lowering.tile import Shape, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.backends.in_tile import dense_targets, factors_of

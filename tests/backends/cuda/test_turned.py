@@ -9,7 +9,7 @@ from test_tables import check, tables_of
 import qdist as qd
 from qdist.backends.cuda.lowering.directions import Directions, register_flips
 from qdist.backends.cuda.lowering.patterns import multiples
-from qdist.backends.cuda.lowering.tables import MODES
+from qdist.backends.cuda.lowering.records.tiles import MODES
 from qdist.backends.cuda.lowering.tile import Shape, rank, shape_of
 
 N = 8

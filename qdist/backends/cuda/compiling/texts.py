@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qdist.backends.cuda.lowering.records import HEADER, header
+from qdist.backends.cuda.lowering.records.headers import headers
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of
 
 __all__ = ["MODULES", "all_texts", "expanded", "source", "stage_source"]
@@ -58,10 +58,11 @@ def expanded(name: str) -> str:
     files.
 
     One text, and no -I: CuPy's cache knows a kernel by its text, and would not notice that an included file changed.
-    Raises RuntimeError where records.cuh is not what records.py describes.
+    Raises RuntimeError where a header is not what the records describe.
     """
-    if HEADER.read_text() != header():
-        raise RuntimeError(f"{HEADER} is out of date: run python -m {header.__module__}")
+    for path, text in headers().items():
+        if path.read_text() != text:
+            raise RuntimeError(f"{path} is out of date: run python -m {headers.__module__}")
     return _expanded(name, set())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.back_tables import Extent
-from qdist.backends.cuda.lowering.records import BACKWARD_PLACES, BACKWARD_STEP, OP, OWN, PARITY, PIECE, TERM
+from qdist.backends.cuda.lowering.records.tiles import BACKWARD_PLACES, BACKWARD_STEP, OP, OWN, PARITY, PIECE, TERM
 from qdist.backends.cuda.lowering.resident import norms
 from qdist.backends.cuda.lowering.tables import StageTables
 from qdist.backends.cuda.lowering.tile import Shape

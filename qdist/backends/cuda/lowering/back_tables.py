@@ -19,19 +19,13 @@ from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.gradients import Gradients, core_of
 from qdist.backends.cuda.lowering.inverse import undoing
+from qdist.backends.cuda.lowering.operations import entries_of, halves, number_of_two
 from qdist.backends.cuda.lowering.patterns import Multiples, Patterns
 from qdist.backends.cuda.lowering.phases import WIDEST, Phase, TilePhases
-from qdist.backends.cuda.lowering.records import GROUP_ENDS, OPS, PARITY, SUM_ENDS
-from qdist.backends.cuda.lowering.tables import (
-    StageTables,
-    Tables,
-    View,
-    entries_of,
-    halves,
-    number_of_two,
-    table_of,
-)
+from qdist.backends.cuda.lowering.records.tiles import GROUP_ENDS, OPS, PARITY, SUM_ENDS
+from qdist.backends.cuda.lowering.tables import StageTables, Tables, table_of
 from qdist.backends.cuda.lowering.tile import Shape
+from qdist.backends.cuda.lowering.view import View
 from qdist.backends.in_tile import dense_targets, factors_of
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block

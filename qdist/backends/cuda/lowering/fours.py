@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import FOURS
+from qdist.backends.cuda.lowering.records.tiles import FOURS
 from qdist.backends.in_tile import dense_targets
 from qdist.backends.pairs import Form
 from qdist.plan.fuse import Block

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.lowering.binding import MIXED
-from qdist.backends.cuda.lowering.records import TWO_SUMS
+from qdist.backends.cuda.lowering.records.tiles import TWO_SUMS
 from qdist.backends.in_tile import Factors, reordered
 from qdist.circuit.gate import FORMULAS
 from qdist.native import kernels

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qdist.backends.cuda.lowering.records import COLUMN_BITS
+from qdist.backends.cuda.lowering.records.tiles import COLUMN_BITS
 from qdist.backends.in_tile import pauli_masks
 from qdist.circuit import AffineMap
 from qdist.plan.operations import Affine, Operation

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import FORWARD_PLACES, FORWARD_STEP, OP, OWN
+from qdist.backends.cuda.lowering.records.tiles import FORWARD_PLACES, FORWARD_STEP, OP, OWN
 from qdist.backends.cuda.lowering.tables import StageTables
 from qdist.backends.cuda.lowering.tile import Shape
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.cuda.graphs import Graphs
-from qdist.backends.cuda.lowering.records import ROW_LAUNCH
+from qdist.backends.cuda.lowering.records.rows import ROW_LAUNCH
 
 __all__ = ["GRADIENTS_SINGLE", "Call", "CallPlan", "Reading", "aligned", "fixed_part", "record"]
 

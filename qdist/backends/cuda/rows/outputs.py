@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import ROW_FLIP
+from qdist.backends.cuda.lowering.records.rows import ROW_FLIP
 from qdist.backends.cuda.rows.tables import sparse, swizzled
 from qdist.plan.observables.row_outputs import RowOutputRecords
 

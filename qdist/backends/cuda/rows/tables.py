@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.cuda.lowering.records import ROW_ENTRY, ROW_OP, ROW_ROOM, ROW_TERM, ROW_UNEVEN
+from qdist.backends.cuda.lowering.records.rows import ROW_ENTRY, ROW_OP, ROW_ROOM, ROW_TERM, ROW_UNEVEN
 from qdist.plan.rows.records import DIAGONAL, GROUP, RowRecords
 
 __all__ = ["RowTables", "far_bytes", "row_tables", "sparse", "state_bytes", "state_numbers", "swizzled"]

@@ -1,6 +1,6 @@
 // Batches of circuits whose states shared memory has no room for: a block has a row after the other, the states in global
 // memory. There are as many blocks as run at once, so that what they work on stays in the L2 cache.
-#include "row.cuh"
+#include "row_run.cuh"
 #include "row_shared.cuh"
 
 extern "C" __global__ void prepare_far_rows(const __grid_constant__ RowLaunch launch) { prepare(launch, launch.far_turns); }

@@ -4,7 +4,7 @@
 // (backward.cu): the tiles of a ket and of a bra are worked on together, and what the angles of the blocks change is summed
 // on the way (sums.cuh).
 //
-// Nothing here depends on the circuit. What to do comes in tables (lowering/tables.py writes them, lowering/records.py describes them), so
+// Nothing here depends on the circuit. What to do comes in tables (lowering/tables.py writes them, lowering/records describes them), so
 // one compilation per precision serves every circuit, and new parameters are two small arrays. All threads of a block
 // read the same records, so branches are uniform; registers are indexed by constants in every case.
 #pragma once

@@ -1,6 +1,6 @@
 // Passes of Pauli strings over tiles of a state: products, and expectation values. Strings whose flips lie within a tile's
 // bits share a pass (pauli_tiles.py).
-#include "records.cuh"
+#include "pauli_records.cuh"
 #include "states.cuh"
 
 // Amplitudes of a thread; the lowest bits of a tile's index are the thread's number.

@@ -2,7 +2,7 @@
 // transforms in shared memory.
 #pragma once
 
-#include "records.cuh"
+#include "row_records.cuh"
 #include "warps.cuh"
 
 extern __shared__ __align__(16) unsigned char memory[];

@@ -4,7 +4,7 @@
 // What the records mean is in qdist/plan/rows/records.py, the same for every device; how they are laid out for these kernels, in
 // rows/tables.py. A state is 2^(n + 1) real numbers: real parts, then imaginary parts. Number i is at place swizzled(i), and all
 // places of tables are swizzled already.
-#include "row.cuh"
+#include "row_run.cuh"
 #include "row_shared.cuh"
 
 extern "C" __global__ void prepare_rows(const __grid_constant__ RowLaunch launch) { prepare(launch, nullptr); }

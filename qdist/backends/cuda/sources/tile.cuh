@@ -5,7 +5,7 @@
 // it: others are up to 4 % slower beside them) defined, beside what types.cuh needs.
 #pragma once
 
-#include "records.cuh"
+#include "tile_records.cuh"
 
 #ifndef REGISTER_BITS
 #define REGISTER_BITS 4
@@ -58,7 +58,7 @@ __device__ __forceinline__ double signed_by(unsigned signs, int k, double x) { r
 template <int I, int J>
 struct Two {};
 
-// Calls run(Two<I, J>()) for the two that have a number (lowering/tables.py).
+// Calls run(Two<I, J>()) for the two that have a number (lowering/operations.py).
 template <int I, int J, class F>
 __device__ __forceinline__ void if_two(const F& run) {
     if constexpr (J < R) run(Two<I, J>());

@@ -14,6 +14,11 @@
 
 typedef unsigned long long Index;
 
+// For assertions of tests: NVRTC has no offsetof, and __INTADDR__ is its front end's own.
+#ifdef CHECK_OFFSETS
+#define OFFSET(T, FIELD) __INTADDR__(&((T*)0)->FIELD)
+#endif
+
 struct __align__(2 * sizeof(Real)) Complex {
     Real x, y;
 };

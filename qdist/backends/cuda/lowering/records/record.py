@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Field", "Record"]
+__all__ = ["Field", "Kinds", "Record"]
 
 Count = int | tuple[int, int]
 """Elements of an array: the same in both precisions, or (in single, in double)."""
+
+Kinds = tuple[tuple[str, dict[str, int]], ...]
+"""What numbers are for, and their names."""
 
 # NumPy's format, how many of it, alignment in bytes.
 _TYPES = {
