@@ -79,14 +79,6 @@ QDIST_INLINE inline auto shuffled(V a, V b, Place) {
                QDIST_INLINE { return __builtin_shufflevector(a, b, Place()(l)...); }(std::make_index_sequence<size>());
 }
 
-// The sum of a vector's numbers, in double.
-template <class V>
-inline double lane_sum(V v) {
-    double sum = 0;
-    for (std::size_t l = 0; l < sizeof(V) / sizeof(v[0]); ++l) sum += v[l];
-    return sum;
-}
-
 // Lane l of the result is lane l ^ X of v.
 template <std::size_t X, class V>
 QDIST_INLINE inline V lane_xor(V v) {
@@ -150,6 +142,19 @@ QDIST_INLINE inline To converted(From v) {
     if constexpr (sizeof(To) == 32 && sizeof(From) == 64) return To(_mm512_cvtpd_ps(__m512d(v)));
 #endif
     return __builtin_convertvector(v, To);
+}
+
+// The sum of a vector's numbers, in double: of halves, of their halves, and so on.
+template <class V>
+QDIST_INLINE inline double lane_sum(V v) {
+    constexpr std::size_t half = sizeof(V) / sizeof(v[0]) / 2;
+    if constexpr (half == 1) {
+        return double(v[0]) + double(v[1]);
+    } else {
+        const auto low = shuffled<half>(v, v, [](std::size_t l) { return l; });
+        const auto high = shuffled<half>(v, v, [](std::size_t l) { return half + l; });
+        return lane_sum(converted<Vec<double, half>>(low) + converted<Vec<double, half>>(high));
+    }
 }
 
 #if defined(__AVX__) && !defined(__AVX512F__)

@@ -37,8 +37,13 @@ struct GivensForms {
     bool real, imaginary, hadamard;
 };
 
-// At most this many in a pass, on one state and on ket and bra together: the vectors of more do not fit the registers.
+// At most this many in a pass, on one state and on ket and bra together: the vectors of more do not fit the registers. AArch64 has
+// as many as AVX-512, but three were not tried there.
+#if defined(__AVX512F__)
+inline constexpr int max_givens = 3, max_givens_of_both = 3;
+#else
 inline constexpr int max_givens = 3, max_givens_of_both = 2;
+#endif
 
 template <class Real>
 class GivensRotations {
@@ -131,15 +136,17 @@ private:
     template <int M, bool imaginary, bool ends>
     static void apply_both_some(int t, const Givens* rotations, Plane ket, Plane bra, Real sign, double* const* sums) {
         const auto o = offsets<M>(rotations);
-        V tangent[M], sum[M] = {};
+        // Two sums each, so that an addition waits for one before it half as often.
+        V tangent[M], sum[M] = {}, less[M] = {};
         for (int j = 0; j < M; ++j) tangent[j] = splat(sign * Real(rotations[j].tangent));
         // Vectors summed in Real before the sum is added to a double.
         constexpr int together = 16;
         int pending = 0;
         const auto flush = [&] {
             for (int j = 0; j < M; ++j) {
-                *sums[j] += imaginary ? -sign * lane_sum(sum[j]) : lane_sum(sum[j]);
-                sum[j] = V{};
+                const double all = lane_sum(sum[j] - less[j]);
+                *sums[j] += imaginary ? -sign * all : all;
+                sum[j] = less[j] = V{};
             }
             pending = 0;
         };
@@ -157,7 +164,7 @@ private:
                         if (!(p >> j & 1)) {
                             const int first = imaginary && p_is_odd(p) ? p | 1 << j : p, second = first ^ 1 << j;
                             sum[j] += b[second] * k[first];
-                            sum[j] -= b[first] * k[second];
+                            less[j] += b[first] * k[second];
                         }
                     rotate<M, imaginary>(k, j, tangent[j]);
                     rotate<M, imaginary>(b, j, tangent[j]);
