@@ -56,8 +56,7 @@ class NodeFields:
     unpack: Callable[[Any], Any] | None
     digests: dict[int, Any] | None
     freed: bool
-    @property
-    def sequence(self) -> int: ...
+    sequence: int  # Never assigned: it is read-only.
 
 def make_apply(library: dict[str, Any]) -> Callable[..., Any]: ...
 def make_walk(library: dict[str, Any]) -> Callable[[Any, bool, Any, bool], dict[Any, Any]]: ...

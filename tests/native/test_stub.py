@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,7 +18,7 @@ from qdist import native
 
 STUB = Path(native.__file__).with_name("_kernels.pyi")
 
-VAGUE = {"object", "list", "tuple"}
+VAGUE = {"object", "list", "tuple", "dict"}
 """What a binding says where C++ has no better type; the stub may say more."""
 
 
@@ -86,7 +87,9 @@ def built_names() -> dict[str, list[Signature] | None]:
             for member, value in members.items():
                 if member.startswith("_") and member != "__init__":
                     continue
-                if isinstance(value, property):
+                if isinstance(value, MemberDescriptorType):
+                    found[f"{name}.{member}"] = None  # a field
+                elif isinstance(value, property):
                     found[f"{name}.{member}"] = built_signatures(value.fget, "property")
                 else:
                     is_static = type(value).__name__ == "nb_func"
@@ -125,7 +128,7 @@ class Stub:
                 found[node.target.id] = None
         return {name: signatures for name, signatures in found.items() if not name.startswith("_")}
 
-    def members(self, node: ast.ClassDef) -> dict[str, list[Signature]]:
+    def members(self, node: ast.ClassDef) -> dict[str, list[Signature] | None]:
         """Of a class, and of what it derives from with a type of amplitudes in brackets."""
         variable, types = "_C", ["np.complex64", "np.complex128"]
         bodies = list(node.body)
@@ -134,9 +137,11 @@ class Stub:
             if ast.unparse(base.value) != "Generic":
                 variable, types = "_Stored", ast.unparse(base.slice).split(" | ")
                 bodies += self.classes[ast.unparse(base.value)].body
-        found = {}
+        found: dict[str, list[Signature] | None] = {}
         for member in bodies:
-            if isinstance(member, ast.FunctionDef):
+            if isinstance(member, ast.AnnAssign):
+                found[ast.unparse(member.target)] = None
+            elif isinstance(member, ast.FunctionDef):
                 marks = [ast.unparse(mark) for mark in member.decorator_list]
                 kind = {"property": "property", "staticmethod": "static"}[marks[0]] if marks else "function"
                 found[member.name] = list(self.overloads(member, kind, variable, types))

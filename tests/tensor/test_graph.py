@@ -84,7 +84,8 @@ def test_repeated_operations_hold_nothing(way: str) -> None:
     for _ in range(200):
         once()
     after = held()
-    assert max(abs(a - b) for a, b in zip(before, after)) < 100, (before, after)
+    # Fewer may be held, where a collection came late.
+    assert max(later - earlier for earlier, later in zip(before, after)) < 100, (before, after)
 
 
 def test_a_cycle_through_a_hook_is_collected() -> None:
