@@ -43,14 +43,6 @@ struct Walk {
     std::vector<std::uint32_t> inner, outer;
 };
 
-// The sum of a vector's lanes.
-template <class Real>
-inline double lane_sum(Vec<Real> v) {
-    double sum = 0;
-    for (std::size_t r = 0; r < rows<Real>; ++r) sum += double(v[r]);
-    return sum;
-}
-
 // Sums over many steps: each run of up to 64 is added up in Real, the runs in double.
 template <class Real>
 struct LaneSums {
