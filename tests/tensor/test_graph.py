@@ -160,6 +160,12 @@ def test_what_is_no_graph_is_refused() -> None:
         y.backward()
     with pytest.raises(TypeError):
         kernels.watch_saved(y)
+    y.node.guards = None
+    with pytest.raises(TypeError):
+        kernels.watch_saved(y.node)
+    y.node.inputs = tuple(y.node.inputs)
+    with pytest.raises(TypeError):
+        y.backward()
     with pytest.raises(KeyError):
         kernels.make_apply({})
     with pytest.raises(KeyError):

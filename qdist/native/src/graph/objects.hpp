@@ -27,8 +27,9 @@ public:
     explicit Name(const char* text) : object_(PyUnicode_InternFromString(text)) {}
     nb::object of(nb::handle owner) const { return made(PyObject_GetAttr(owner.ptr(), object_)); }
     bool is_true(nb::handle owner) const {
-        const nb::object value = of(owner);
-        return value.ptr() == Py_True || (value.ptr() != Py_False && PyObject_IsTrue(value.ptr()) == 1);
+        const int truth = PyObject_IsTrue(of(owner).ptr());
+        check(truth);
+        return truth == 1;
     }
     void set(nb::handle owner, nb::handle value) const { check(PyObject_SetAttr(owner.ptr(), object_, value.ptr())); }
 

@@ -66,6 +66,7 @@ struct Operations {
 inline void watch(nb::handle node) {
     const nb::object guards = nb::borrow(Node::of(node)->guards), itself = made(PyWeakref_NewRef(node.ptr(), nullptr));
     const Py_ssize_t count = PySequence_Size(guards.ptr());
+    check(static_cast<int>(count));
     for (Py_ssize_t k = 0; k < count; ++k) {
         const nb::object guard = made(PySequence_GetItem(guards.ptr(), k)), version = made(PySequence_GetItem(guard.ptr(), 0));
         if (names().outside.is_true(version)) {

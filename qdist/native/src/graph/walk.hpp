@@ -236,12 +236,15 @@ private:
     void check_saved(nb::handle object) const {
         const Node* node = Node::of(object);
         bool is_plain = node->freed == Py_False && node->digests == Py_None;
-        const Py_ssize_t count = PySequence_Size(node->guards);
+        const nb::object guards = nb::borrow(node->guards);
+        const Py_ssize_t count = PySequence_Size(guards.ptr());
+        check(static_cast<int>(count));
         for (Py_ssize_t k = 0; k < count && is_plain; ++k) {
-            const nb::object guard = made(PySequence_GetItem(node->guards, k));
+            const nb::object guard = made(PySequence_GetItem(guards.ptr(), k));
             const nb::object now = names().count.of(made(PySequence_GetItem(guard.ptr(), 0)));
-            const nb::object before = made(PySequence_GetItem(guard.ptr(), 1));
-            is_plain = now.is(before) || PyObject_RichCompareBool(now.ptr(), before.ptr(), Py_EQ) == 1;
+            const int same = PyObject_RichCompareBool(now.ptr(), made(PySequence_GetItem(guard.ptr(), 1)).ptr(), Py_EQ);
+            check(same);
+            is_plain = same == 1;
         }
         if (!is_plain) call(library_.check_saved, object);
     }
