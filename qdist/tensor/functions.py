@@ -10,10 +10,10 @@ from qdist.native import kernels
 
 from . import random
 from .arrays import is_array, module_of
-from .autograd import PICK, Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
+from .autograd import Node, enable_grad, mode, no_grad, refuse_second_order, tracing, walk
 from .half import computing_in
 from .rules import Rule
-from .tensor import Tensor, apply
+from .tensor import Tensor, apply, pick_outputs
 from .versions import shares
 
 
@@ -153,9 +153,7 @@ def checkpoint(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     node = Node(rule, tuple(edges), {}, kept, guards, xp, None)
     kernels.watch_saved(node)
     made = tuple(r.detach() for r in results)
-    for i, out in enumerate(made):
-        out._node = Node(PICK, (node,), {"index": i, "total": len(made)}, (), (), xp, out._data)
-        out.requires_grad = True
+    pick_outputs(node, made, xp)
     if mode.tracer is not None:
         mode.tracer(rule, tuple(sources), {}, made)
     return made[0] if isinstance(result, Tensor) else made

@@ -29,7 +29,7 @@ _new: Any = object.__new__
 _accumulating = Lock()  # backward passes of several threads may reach the same leaf
 
 
-def _pick_outputs(node: Node, outputs: tuple[Tensor, ...], xp: Any) -> None:
+def pick_outputs(node: Node, outputs: tuple[Tensor, ...], xp: Any) -> None:
     """Give each output of an operation that has several a Node of its own."""
     for i, out in enumerate(outputs):
         out._node = Node(PICK, (node,), {"index": i, "total": len(outputs)}, (), (), xp, out._data)
@@ -385,7 +385,7 @@ apply: Callable[..., Any] = kernels.make_apply(
         "is_array": is_array,
         "is_inexact": arrays.is_inexact,
         "owner_of": _owner,
-        "pick": _pick_outputs,
+        "pick": pick_outputs,
     }
 )
 Tensor._run = apply
