@@ -271,7 +271,7 @@ def _gradient(
     for _, executor, _ in program.steps_back:
         executor.bind_back()
     if workspace.bra is None:
-        workspace.bra = StateVector(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
+        workspace.bra = StateVector.empty(ket.num_qubits, ket.dtype, program.comm, ket.layout, ket.device)
     bra, product = workspace.bra, workspace.room_of_product()
     bra.layout = ket.layout
     read, shift = pull_back(ket, outputs, cotangents, bra, product, gates)
@@ -303,7 +303,7 @@ def queued_gradient(
         if workspace.ket is None or workspace.bra is None:
             StateVector.check_room(runner.num_qubits, runner.dtype, runner.comm, runner.device, 2)
             like = runner.num_qubits, runner.dtype, runner.comm, runner.plan.layout, runner.device
-            workspace.ket, workspace.bra = StateVector(*like), StateVector(*like)
+            workspace.ket, workspace.bra = StateVector.empty(*like), StateVector.empty(*like)
         ket, bra = workspace.ket, workspace.bra
         ket.layout = runner.plan.layout
         pull_back = expectation.queued_pull_back(ket, output.observable, gates)

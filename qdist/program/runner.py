@@ -234,10 +234,8 @@ class Runner:
             with self.lock:
                 self._from_zero.hold(values)
                 if out is None:
-                    out = self._begun(None)
-                    self._single.run(out.local, support=0)
-                else:
-                    self._single.run_from_zero(out.local)
+                    out = StateVector.empty(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
+                self._single.run_from_zero(out.local)
             out.readout = self._readout
             return out
         self._check_fits(initial, out)

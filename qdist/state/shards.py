@@ -50,9 +50,15 @@ class Shards:
     """What exchanges of this state between ranks have cost this rank."""
 
     def _allocate(
-        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
+        self,
+        num_qubits: int,
+        dtype: np.dtype[Any],
+        comm: Communicator | None,
+        layout: Layout | None,
+        device: str,
+        zeros: bool = True,
     ) -> None:
-        """All amplitudes zero."""
+        """All amplitudes zero, or anything."""
         self._comm = alone() if comm is None else comm
         self._layout = Layout.identity(num_qubits) if layout is None else _checked(layout, num_qubits)
         ranks, rank = self._comm.size, self._comm.rank
@@ -71,7 +77,8 @@ class Shards:
         self._shard_bits = num_qubits - far
         self.traffic = Traffic()
         self._first, end = self.bounds(rank)
-        self._local = self.backend.zeros(end - self._first, dtype)
+        size = end - self._first
+        self._local = self.backend.zeros(size, dtype) if zeros else self.backend.empty((size,), dtype)
 
     @staticmethod
     def check_room(
@@ -91,15 +98,15 @@ class Shards:
         where = chosen_device(device, num_qubits, kind, comm) if device == "auto" else device
         check_memory(num_qubits, kind, comm.size, backend_on(where).free_memory(comm), states)
 
-    def like(self) -> Self:
-        """Another of the same shape, all amplitudes zero."""
+    def like(self, zeros: bool = True) -> Self:
+        """Another of the same shape, all amplitudes zero, or not set."""
         result = type(self).__new__(type(self))
-        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device)
+        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device, zeros)
         return result
 
     def copy(self) -> Self:
         """The same in memory of its own."""
-        result = self.like()
+        result = self.like(zeros=False)
         result._local[:] = self._local
         return result
 

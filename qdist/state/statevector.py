@@ -89,12 +89,37 @@ class StateVector(ReducedStates):
             self.backend.set_first(self._local, 1.0)
 
     def _allocate(
-        self, num_qubits: int, dtype: np.dtype[Any], comm: Communicator | None, layout: Layout | None, device: str
+        self,
+        num_qubits: int,
+        dtype: np.dtype[Any],
+        comm: Communicator | None,
+        layout: Layout | None,
+        device: str,
+        zeros: bool = True,
     ) -> None:
-        super()._allocate(num_qubits, dtype, comm, layout, device)
+        super()._allocate(num_qubits, dtype, comm, layout, device, zeros)
         self.readout = None
 
     # Other constructors ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def empty(
+        cls,
+        num_qubits: int,
+        dtype: Any = "complex64",
+        comm: Communicator | None = None,
+        layout: Layout | None = None,
+        device: str = "auto",
+    ) -> StateVector:
+        """Memory of a state whose amplitudes are not set, as of ``np.empty``: for the ``out`` of ``Program.run``.
+
+        num_qubits, dtype, comm, layout, device: as for a StateVector.
+        """
+        count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
+        same.arguments(comm, "size, dtype or layout", count, kind.char, None if layout is None else layout.positions)
+        result = cls.__new__(cls)
+        result._allocate(count, kind, comm, layout, device, zeros=False)
+        return result
 
     @classmethod
     @hinted
@@ -228,7 +253,7 @@ class StateVector(ReducedStates):
         """The same state in complex64 or complex128, in memory of its own."""
         kind = checks.checked_dtype(dtype)
         same.arguments(self._comm, "dtype", kind.name)
-        result = StateVector(self.num_qubits, kind, self._comm, self._layout, self.device)
+        result = StateVector.empty(self.num_qubits, kind, self._comm, self._layout, self.device)
         result._local[:] = self._local
         result.readout = self.readout
         return result

@@ -26,7 +26,7 @@ def _default_device(device: str) -> Iterator[None]:
         yield
 
 
-_MAKERS = ("from_amplitudes", "basis", "product", "load")
+_MAKERS = ("empty", "from_amplitudes", "basis", "product", "load")
 
 
 @pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends import memory
+from qdist.backends import memory, reuse
 from qdist.backends.backend import Backend
 from qdist.backends.cpu.executor import CpuExecutor
 from qdist.backends.cpu.observable import CpuObservable
@@ -35,7 +35,7 @@ class CpuBackend(Backend):
         return memory.aligned_zeros(size, dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        return np.empty(shape, dtype)
+        return reuse.empty(shape, dtype)
 
     def moved(self, array: NDArray[Any]) -> NDArray[Any]:
         return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import dropwhile
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ class CudaExecutor(Executor):
         self._graphs = Graphs()
         self._is_tiled = len(tiled) == len(stages)
         self._only_moves = [stage.only_moves for stage, _ in stages]
+        # Whether a run from |0...0> writes every amplitude before it is read. Stages at its beginning that only move
+        # qubits do not run.
+        running = dropwhile(lambda both: both[1], zip(self._tables.stages, self._only_moves))
+        reached = {p for stage, _ in running for p in stage.tile}
+        self._reaches_all = self._is_tiled and len(reached) == num_bits
 
     @property
     def num_stages(self) -> int:
@@ -97,7 +103,8 @@ class CudaExecutor(Executor):
         check_size(shard.size, 1 << self._num_bits, "the shard")
 
         def launches() -> None:
-            shard.fill(0)
+            if not self._reaches_all:
+                shard.fill(0)
             set_first(shard, 1.0)
             self._launch(shard, 0, 0, 1, None)
 

@@ -148,6 +148,7 @@ class Launcher:
         """What of a Launch is the same every time."""
         stage = self.tables.stages[number]
         runs, num_runs, tiles, outside = self._tiles(number, live)
+        zeros = sum(1 << p for p in stage.tile if not live >> p & 1)
         at = {name: array.data.ptr for name, array in self._arrays.items()}
         return LAUNCH.filled(
             {
@@ -156,6 +157,7 @@ class Launcher:
                 "offset": 0,
                 "tiles": tiles,
                 "outside": outside,
+                "zeros": zeros,
                 "runs": runs.data.ptr,
                 "phases": at["phases"] + stage.first_phase * PHASE.dtype.itemsize,
                 "ops": at["ops"] + stage.first_op * OP.dtype.itemsize,

@@ -33,6 +33,8 @@ _STAGES_A_NORM = 64
 """Measuring a norm twice and scaling cost as much as two stages: after so many of them it is worth it."""
 _MOST_SCHEDULES = 64
 """Kept, one for each size of a batch."""
+_KEEP_NOTHING, _KEEP_LIVE, _KEEP_ALL = range(3)
+"""What a stage that is undone writes back: see ``records.tiles.SWEEP``."""
 
 
 class _KeptNorm:
@@ -227,7 +229,7 @@ class CudaSweep:
                 own = None if schedule.is_together else self._cupy.zeros(sizes[k])
                 partial = at if own is None else own.data.ptr
                 at += room.itemsize * sizes[k]
-                keep = recover or k + 1 < end
+                keep = _KEEP_ALL if recover else _KEEP_LIVE if k + 1 < end else _KEEP_NOTHING
                 self._undo(step, kets, bras, offset, support_before, rows, sums, partial, keep, shifts_at)
                 shifts_at = 0
 
@@ -255,7 +257,7 @@ class CudaSweep:
         rows: int,
         sums: Any,
         partial: int,
-        keep: bool,
+        keep: int,
         shifts_at: int,
     ) -> None:
         """partial: the address of zeros of ``_partial_size``."""

@@ -154,8 +154,8 @@ def test_a_gradient_is_two_uploads_two_downloads_and_its_launches(device: None) 
         # Bound values go there twice, forward and back; the value and the sums of all derivatives come back. The
         # launches of either way are one, beside those of the observable, whose value the sweep reads there.
         assert calls == {"upload": 2, "download": 2, "graph": 2, "apply_tiles": calls["apply_tiles"], "add_up": 1}
-        # With two that set memory to zero, and one that sets the first amplitude.
-        assert sum(replays) == stages + 3
+        # With one that sets the sums to zero and one that sets the first amplitude: the stages write all others.
+        assert sum(replays) == stages + 2
 
 
 def test_a_queued_gradient_downloads_nothing(device: None) -> None:

@@ -76,7 +76,7 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
     const auto fetch = [&](Index where) {
         const Index at = where & outside ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, where);
 #pragma unroll
-        for (int s = 0; s < STATES; ++s) fetch_each(own->load * PLACE_BYTES ^ tile_of(s), columns_of(steps[0].load), rows[s], at, own_places, size);
+        for (int s = 0; s < STATES; ++s) fetch_each(own->load * PLACE_BYTES ^ tile_of(s), columns_of(steps[0].load), rows[s], at, own_places, size, 0);
     };
     // Masked increment: the tile's own bits are filled with ones, so the carry ripples across them.
     const auto after = [&](Index where) { return (where | ~outside) + stride & outside | offset; };
@@ -137,13 +137,15 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
 
         if (sweep.keep) {
             const Index* stored = own_places + R + blockDim.x;
+            // What was zero before the stage ran is read by none that is undone after it.
+            const Index left_out = sweep.keep > 1 ? 0 : launch.zeros;
             Index at[N];
             span<Index>(where & outside ^ stored[R + thread] ^ flipped(flips, launch.store_flip, launch.store_flip_end, where), stored, at);
 #pragma unroll
             for (int s = 0; s < STATES; ++s)
 #pragma unroll
                 for (int k = 0; k < N; ++k)
-                    if (at[k] < size) stream(rows[s] + at[k], a[s][k]);
+                    if (at[k] < size && !(at[k] & left_out)) stream(rows[s] + at[k], a[s][k]);
         }
         where = after(where);
     }

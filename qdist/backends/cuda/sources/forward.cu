@@ -45,7 +45,7 @@ __device__ __forceinline__ void fetch_neighbours(unsigned place, const ForwardSt
 }
 
 extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, const __grid_constant__ ForwardPlaces in_shared, const __grid_constant__ Fours fours) {
-    const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset;
+    const Index tiles = launch.tiles, outside = launch.outside, size = launch.size, offset = launch.offset, zeros = launch.zeros;
     const int num_phases = launch.num_phases, num_coefficients = launch.num_coefficients, num_runs = launch.num_runs;
     const Table<int> runs = launch.runs, begins = launch.begins, lists = launch.lists;
     const Table<Phase> phases = launch.phases;
@@ -91,10 +91,10 @@ extern "C" __global__ void run_stage(const __grid_constant__ Launch launch, cons
     const Index stride = base_of(gridDim.x, runs, num_runs);
     Index base = base_of(blockIdx.x, runs, num_runs);
     const auto fetch = [&](Index base) {
-        if (in_shared.plain & 1 && whole)
+        if (in_shared.plain & 1 && whole && !zeros)
             fetch_neighbours(own->load, steps[0], ket + (base | own_places[R + thread]), own_places);
         else
-            fetch_each(own->load, columns_of(steps[0].load, steps[0].fifth), ket, base ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, base | offset), own_places, size);
+            fetch_each(own->load, columns_of(steps[0].load, steps[0].fifth), ket, base ^ own_places[R + thread] ^ flipped(flips, launch.load_flip, launch.load_flip_end, base | offset), own_places, size, zeros);
     };
     fetch(base);
 #pragma unroll 1

@@ -134,6 +134,7 @@ struct Launch {
     Index offset;  // index of the shard's first amplitude in the whole state
     Index tiles;  // how many there are
     Index outside;  // bits of the index that number the tiles
+    Index zeros;  // bits of the tile: amplitudes whose index has a 1 there are zero before the stage
     Table<int> runs;  // (shift in the tile's number, width, shift in the index): number to first index
     Table<Phase> phases;
     Table<Op> ops;
@@ -156,7 +157,7 @@ struct Launch {
     int store_flip;  // changes of index on the way to memory
     int store_flip_end;
 };
-static_assert(sizeof(Launch) == 184, "size of Launch");
+static_assert(sizeof(Launch) == 192, "size of Launch");
 
 // Where a block of the forward kernel has its tables in shared memory, in bytes (resident.py).
 struct ForwardPlaces {
@@ -215,7 +216,7 @@ struct Sweep {
     Table<int> weighs;  // lists of the sums that diagonals need
     Table<double> shifts;  // for each row the multiple of the ket to subtract from the bra, or null
     int num_sums;
-    int keep;  // whether the tiles are written back
+    int keep;  // what of the tiles is written back: 0 nothing, 1 what the stage began with, 2 all
 };
 static_assert(sizeof(Sweep) == 48, "size of Sweep");
 
@@ -277,27 +278,28 @@ static_assert(OFFSET(Launch, size) == 8, "size");
 static_assert(OFFSET(Launch, offset) == 16, "offset");
 static_assert(OFFSET(Launch, tiles) == 24, "tiles");
 static_assert(OFFSET(Launch, outside) == 32, "outside");
-static_assert(OFFSET(Launch, runs) == 40, "runs");
-static_assert(OFFSET(Launch, phases) == 48, "phases");
-static_assert(OFFSET(Launch, ops) == 56, "ops");
-static_assert(OFFSET(Launch, slots) == 64, "slots");
-static_assert(OFFSET(Launch, places) == 72, "places");
-static_assert(OFFSET(Launch, flips) == 80, "flips");
-static_assert(OFFSET(Launch, terms) == 88, "terms");
-static_assert(OFFSET(Launch, begins) == 96, "begins");
-static_assert(OFFSET(Launch, parts) == 104, "parts");
-static_assert(OFFSET(Launch, lists) == 112, "lists");
-static_assert(OFFSET(Launch, reals) == 120, "reals");
-static_assert(OFFSET(Launch, reals_stride) == 128, "reals_stride");
-static_assert(OFFSET(Launch, turns) == 136, "turns");
-static_assert(OFFSET(Launch, turns_stride) == 144, "turns_stride");
-static_assert(OFFSET(Launch, num_runs) == 152, "num_runs");
-static_assert(OFFSET(Launch, num_phases) == 156, "num_phases");
-static_assert(OFFSET(Launch, num_coefficients) == 160, "num_coefficients");
-static_assert(OFFSET(Launch, load_flip) == 164, "load_flip");
-static_assert(OFFSET(Launch, load_flip_end) == 168, "load_flip_end");
-static_assert(OFFSET(Launch, store_flip) == 172, "store_flip");
-static_assert(OFFSET(Launch, store_flip_end) == 176, "store_flip_end");
+static_assert(OFFSET(Launch, zeros) == 40, "zeros");
+static_assert(OFFSET(Launch, runs) == 48, "runs");
+static_assert(OFFSET(Launch, phases) == 56, "phases");
+static_assert(OFFSET(Launch, ops) == 64, "ops");
+static_assert(OFFSET(Launch, slots) == 72, "slots");
+static_assert(OFFSET(Launch, places) == 80, "places");
+static_assert(OFFSET(Launch, flips) == 88, "flips");
+static_assert(OFFSET(Launch, terms) == 96, "terms");
+static_assert(OFFSET(Launch, begins) == 104, "begins");
+static_assert(OFFSET(Launch, parts) == 112, "parts");
+static_assert(OFFSET(Launch, lists) == 120, "lists");
+static_assert(OFFSET(Launch, reals) == 128, "reals");
+static_assert(OFFSET(Launch, reals_stride) == 136, "reals_stride");
+static_assert(OFFSET(Launch, turns) == 144, "turns");
+static_assert(OFFSET(Launch, turns_stride) == 152, "turns_stride");
+static_assert(OFFSET(Launch, num_runs) == 160, "num_runs");
+static_assert(OFFSET(Launch, num_phases) == 164, "num_phases");
+static_assert(OFFSET(Launch, num_coefficients) == 168, "num_coefficients");
+static_assert(OFFSET(Launch, load_flip) == 172, "load_flip");
+static_assert(OFFSET(Launch, load_flip_end) == 176, "load_flip_end");
+static_assert(OFFSET(Launch, store_flip) == 180, "store_flip");
+static_assert(OFFSET(Launch, store_flip_end) == 184, "store_flip_end");
 static_assert(OFFSET(ForwardPlaces, coefficients) == 0, "coefficients");
 static_assert(OFFSET(ForwardPlaces, places) == 4, "places");
 static_assert(OFFSET(ForwardPlaces, numbers) == 8, "numbers");

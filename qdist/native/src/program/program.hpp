@@ -213,18 +213,22 @@ public:
         return true;
     }
 
-    // Puts |0...0> into the state and runs all stages.
+    // Runs all stages on |0...0>, whatever was in the state's memory before.
     template <class Stored>
     void run_from_zero(Stored* state) const {
-        ranges_on_threads(std::size_t(2) << n_, 1 << 17,
-                          [&](std::size_t first, std::size_t last) { std::fill(state + first, state + last, Stored(0)); });
-        state[0] = 1;
-        run(state, 0, 0, 0, stages_.size());
+        state[0] = 1, state[1] = 0;
+        const Index zeros = ~run(state, 0, 0, 0, stages_.size()) & ((Index(1) << n_) - 1);
+        if (!zeros) return;
+        ranges_on_threads(std::size_t(1) << n_, 1 << 16, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i)
+                if (i & zeros) state[2 * i] = state[2 * i + 1] = 0;
+        });
     }
 
-    // Runs stages first .. last in place. Before the first, amplitudes whose index has a 1 outside the bits of `live` are
-    // zero; tiles of such amplitudes alone are passed over. Returns what is live afterwards. `offset` is the index, in the
-    // whole state, of the shard's first amplitude: its bits decide far controls and phases.
+    // Runs stages first .. last in place. Before the first, amplitudes whose index has a 1 outside the bits of `live` count as
+    // zeros and are not read; tiles of such amplitudes alone are passed over. Returns what is live afterwards: of other
+    // amplitudes none was written. `offset` is the index, in the whole state, of the shard's first amplitude: its bits decide
+    // far controls and phases.
     template <class Stored>
     Index run(Stored* state, std::size_t offset, Index live, std::size_t first, std::size_t last) const {
         for (std::size_t k = first; k < std::min(last, stages_.size()); ++k) {
@@ -272,7 +276,10 @@ private:
             Real* const buffer;
         };
         const auto room = [&] { return Room{{}, tile_room<Real>(2 * (together + 1) * size)}; };
-        const bool conditional = !stage.conditions.empty(), streams = grid.streams(state, n_);
+        const Index zeros = ~live;
+        // A tile with rows that were not live must be written even if no block works on it.
+        const bool widens = zeros & stage.mask(), conditional = !widens && !stage.conditions.empty();
+        const bool streams = grid.streams(state, n_);
         each_on_threads(count >> bits, room, [&](const Room& own, std::size_t group) {
             const std::size_t first = group << bits;
             if (conditional && passes_over(stage, grid, first, together, offset)) return;
@@ -282,7 +289,7 @@ private:
             Tile<Real> other = room_at(together);
             const std::span<const Tile<Real>> used(tiles.data(), together);
             Stored* const begin = state + 2 * grid.base(first);
-            grid.load(begin, used);
+            widens ? grid.load_beside(zeros, begin, used) : grid.load(begin, used);
             for (std::size_t k = 0; k < together; ++k) run_tile(stage, size, tiles[k], other, grid.base(first + k) | offset);
             grid.store(begin, used, grid.size, streams);
         });

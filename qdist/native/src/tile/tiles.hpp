@@ -112,6 +112,27 @@ public:
             }
         });
     }
+    // The same where amplitudes whose index has a 1 at a bit of `zeros` count as zeros: what is in memory there is not used, and
+    // rows of them are not read.
+    template <class Real, class Stored>
+    void load_beside(Index zeros, const Stored* first, std::span<const Tile<Real>> tiles) const {
+        for (std::size_t r = 0; r < runs_.size(); ++r) {
+            const Stored* x = first + 2 * runs_[r];
+            for (const Tile<Real>& tile : tiles) {
+                Real *const re = tile.re + r * width_, *const im = tile.im + r * width_;
+                if (runs_[r] & zeros) {
+                    std::fill_n(re, std::max(width_, Simd<Real>::lanes), Real(0));
+                    std::fill_n(im, std::max(width_, Simd<Real>::lanes), Real(0));
+                } else {
+                    load_run(x, re, im);
+                    if (zeros & (width_ - 1))
+                        for (std::size_t i = 0; i < width_; ++i)
+                            if (i & zeros) re[i] = im[i] = 0;
+                }
+                x += 2 * width_;
+            }
+        }
+    }
     template <class Real, class Stored>
     void load(const Stored* first, Tile<Real> tile) const {
         load<Real>(first, std::span<const Tile<Real>>(&tile, 1));

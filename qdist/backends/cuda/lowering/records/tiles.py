@@ -215,6 +215,7 @@ LAUNCH = Record(
         Field("offset", "Index", "index of the shard's first amplitude in the whole state"),
         Field("tiles", "Index", "how many there are"),
         Field("outside", "Index", "bits of the index that number the tiles"),
+        Field("zeros", "Index", "bits of the tile: amplitudes whose index has a 1 there are zero before the stage"),
         Field("runs", "Table<int>", "(shift in the tile's number, width, shift in the index): number to first index"),
         Field("phases", "Table<Phase>"),
         Field("ops", "Table<Op>"),
@@ -302,7 +303,7 @@ SWEEP = Record(
         Field("weighs", "Table<int>", "lists of the sums that diagonals need"),
         Field("shifts", "Table<double>", "for each row the multiple of the ket to subtract from the bra, or null"),
         Field("num_sums", "int"),
-        Field("keep", "int", "whether the tiles are written back"),
+        Field("keep", "int", "what of the tiles is written back: 0 nothing, 1 what the stage began with, 2 all"),
     ),
 )
 
