@@ -219,9 +219,11 @@ public:
         state[0] = 1, state[1] = 0;
         const Index zeros = ~run(state, 0, 0, 0, stages_.size()) & ((Index(1) << n_) - 1);
         if (!zeros) return;
-        ranges_on_threads(std::size_t(1) << n_, 1 << 16, [&](std::size_t first, std::size_t last) {
-            for (std::size_t i = first; i < last; ++i)
-                if (i & zeros) state[2 * i] = state[2 * i + 1] = 0;
+        // Amplitudes that differ below the lowest of these bits follow each other.
+        const std::size_t width = std::size_t(1) << std::countr_zero(zeros), count = (std::size_t(1) << n_) / width;
+        ranges_on_threads(count, std::max<std::size_t>(1, (1 << 16) / width), [&](std::size_t first, std::size_t last) {
+            for (std::size_t run = first; run < last; ++run)
+                if (run * width & zeros) std::fill_n(state + 2 * run * width, 2 * width, Stored(0));
         });
     }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "tile/dense_shape.hpp"
 #include "tile/givens.hpp"
 #include "tile/tiles.hpp"
+#include "tile/wide.hpp"
 
 namespace qdist {
 
@@ -23,10 +25,17 @@ class Dense : private DenseShape<Real> {
 public:
     using Shape::lane_bits, Shape::lanes;
 
-    using Shape::Shape;
+    Dense(int t, std::vector<int> targets, std::size_t control_mask, std::size_t control_value)
+        : Shape(t, std::move(targets), control_mask, control_value) {
+        if (targets_.size() > 2) wide_.emplace(t, targets_, control_mask, control_value);
+    }
 
     const Shape& shape() const { return *this; }
-    using Shape::narrow;
+    // See DenseShape.
+    void narrow(int bits) {
+        Shape::narrow(bits);
+        if (wide_) wide_->narrow(bits);
+    }
 
     // Whether it works on all of the tile.
     bool is_unconditional() const { return !control_mask_; }
@@ -71,7 +80,7 @@ public:
             matrix_re_[k] = Real(m[k].real());
             matrix_im_[k] = Real(m[k].imag());
         }
-        if (targets_.size() > 2) return set_columns(size);
+        if (wide_) return wide_->set(m);
         if (plain_) return;
         const std::size_t n = permutations_.size(), rows = offset_.size();
         re_.assign(rows * rows * n * lanes, 0);
@@ -93,7 +102,7 @@ public:
 
     // Not for Givens rotations.
     void apply(Tile<Real> tile) const {
-        if (targets_.size() > 2) return wide(tile);
+        if (wide_) return wide_->apply(tile);
         if (plain_ && real_)
             return targets_.size() == 1 ? real<2>(tile.re), real<2>(tile.im) : (real<4>(tile.re), real<4>(tile.im));
         if (plain_) return targets_.size() == 1 ? complex<2>(tile) : complex<4>(tile);
@@ -113,16 +122,6 @@ public:
 
 private:
     using V = Vec<Real>;
-
-    void set_columns(std::size_t size) {
-        re_.resize(size * size);
-        im_.resize(size * size);
-        for (std::size_t p = 0; p < size; ++p)
-            for (std::size_t q = 0; q < size; ++q) {
-                re_[q * size + p] = matrix_re_[p * size + q];
-                im_[q * size + p] = matrix_im_[p * size + q];
-            }
-    }
 
     // A real matrix of one or two targets above the lanes, on real parts or on imaginary parts.
     template <int size>
@@ -255,160 +254,11 @@ private:
         });
     }
 
-    // More than two targets. Bits of the shape that are inside a vector change places with others above for the time, if there
-    // are as many.
-    void wide(Tile<Real> tile) const {
-        if (plain_) return wide_rows(tile, targets_, runs_);
-        std::vector<std::pair<int, int>> places;
-        std::vector<int> targets = targets_;
-        std::size_t mask = control_mask_, value = control_value_, used = control_mask_;
-        for (int target : targets_) used |= std::size_t(1) << target;
-        int above = lane_bits;
-        for (int bit = 0; bit < lane_bits; ++bit) {
-            if (!(used >> bit & 1)) continue;
-            while (above < t_ && used >> above & 1) ++above;
-            if (above == t_) return wide_elements(tile);
-            std::ranges::replace(targets, bit, above);
-            mask = exchanged(mask, bit, above), value = exchanged(value, bit, above);
-            places.emplace_back(bit, above++);
-        }
-        const auto exchange_all = [&] {
-            for (const auto& [bit, other] : places) exchange_bits(tile.re, bit, other), exchange_bits(tile.im, bit, other);
-        };
-        std::vector<int> fixed = positions_of(mask);
-        fixed.insert(fixed.end(), targets.begin(), targets.end());
-        exchange_all();
-        wide_rows(tile, targets, Runs(t_, fixed, value, lane_bits));
-        exchange_all();
-    }
-
-    static std::size_t exchanged(std::size_t index, int a, int b) {
-        const std::size_t differ = (index >> a ^ index >> b) & 1;
-        return index ^ (differ << a | differ << b);
-    }
-
-    // Exchanges an index bit inside a vector with one above.
-    void exchange_bits(Real* x, int inside, int above) const {
-        with_constant<lane_bits>(inside, [&](auto bit) {
-            constexpr std::size_t flip = std::size_t(1) << bit;
-            const std::size_t step = std::size_t(1) << above;
-            Runs(t_, std::array{above}, 0, lane_bits).each([&](std::size_t first, std::size_t length) {
-                for (std::size_t i = first; i < first + length; i += lanes) {
-                    const V a = load(x + i), b = load(x + i + step);
-                    store<Real>(x + i, shuffled<lanes>(a, b, [](std::size_t l) { return l & flip ? lanes + (l ^ flip) : l; }));
-                    store<Real>(x + i + step, shuffled<lanes>(a, b, [](std::size_t l) { return l & flip ? lanes + l : l ^ flip; }));
-                }
-            });
-        });
-    }
-
-    // Targets and controls above the lanes: a vector's elements are neighbours.
-    void wide_rows(Tile<Real> tile, const std::vector<int>& targets, const Runs& runs) const {
-        const std::vector<Index> offset = all_scattered(targets);
-        const std::size_t size = offset.size();
-        AlignedVector<V> before(2 * size), after(2 * size);
-        runs.each([&](std::size_t first, std::size_t length) {
-            for (std::size_t i = first; i < first + length; i += lanes) {
-                for (std::size_t q = 0; q < size; ++q) {
-                    before[2 * q] = load(tile.re + i + offset[q]);
-                    before[2 * q + 1] = load(tile.im + i + offset[q]);
-                }
-                multiply_vectors(before.data(), after.data(), size);
-                for (std::size_t p = 0; p < size; ++p) {
-                    store<Real>(tile.re + i + offset[p], after[2 * p]);
-                    store<Real>(tile.im + i + offset[p], after[2 * p + 1]);
-                }
-            }
-        });
-    }
-
-    // A vector's elements are gathered from wherever the other bits differ.
-    void wide_elements(Tile<Real> tile) const {
-        const std::vector<Index> offset = all_scattered(targets_);
-        const std::size_t size = offset.size();
-        AlignedVector<V> before(2 * size), after(2 * size);
-        std::size_t at[lanes], count = 0;
-        const auto flush = [&] {
-            Real *const x = reinterpret_cast<Real*>(before.data()), *const y = reinterpret_cast<Real*>(after.data());
-            for (std::size_t q = 0; q < size; ++q)
-                for (std::size_t k = 0; k < count; ++k) {
-                    x[2 * q * lanes + k] = tile.re[at[k] + offset[q]];
-                    x[(2 * q + 1) * lanes + k] = tile.im[at[k] + offset[q]];
-                }
-            multiply_vectors(before.data(), after.data(), size);
-            for (std::size_t p = 0; p < size; ++p)
-                for (std::size_t k = 0; k < count; ++k) {
-                    tile.re[at[k] + offset[p]] = y[2 * p * lanes + k];
-                    tile.im[at[k] + offset[p]] = y[(2 * p + 1) * lanes + k];
-                }
-            count = 0;
-        };
-        scalar_runs().each([&](std::size_t first, std::size_t length) {
-            for (std::size_t i = first; i < first + length; ++i) {
-                at[count++] = i;
-                if (count == lanes) flush();
-            }
-        });
-        if (count) flush();
-    }
-
-    // The product of the matrix, whose columns are in re_ and im_, with vectors: real parts and imaginary parts in turn.
-    void multiply_vectors(const V* before, V* after, std::size_t size) const {
-        // Sums that stay in registers: 32 with AVX-512, and NEON, which has the entries there too.
-#if defined(__AVX512F__)
-        constexpr int rows = 8;
-#elif defined(__aarch64__)
-        constexpr int rows = 2 * lanes;
-#else
-        constexpr int rows = 4;
-#endif
-        for (std::size_t p = 0; p < size; p += rows) {
-            V a[rows] = {}, b[rows] = {};
-            for (std::size_t q = 0; q < size; ++q) {
-                const V r = before[2 * q], s = before[2 * q + 1];
-                const Entries<rows> c(&re_[q * size + p]), d(&im_[q * size + p]);
-#pragma GCC unroll 8
-                for (int k = 0; k < rows; ++k) a[k] += c[k] * r, b[k] += c[k] * s;
-#pragma GCC unroll 8
-                for (int k = 0; k < rows; ++k) a[k] -= d[k] * s, b[k] += d[k] * r;
-            }
-            for (int k = 0; k < rows; ++k) after[2 * (p + k)] = a[k], after[2 * (p + k) + 1] = b[k];
-        }
-    }
-
-    // Entries of a matrix that vectors are multiplied by: AArch64 multiplies by a lane of a register, others by a broadcast from
-    // memory.
-    template <int count>
-    class Entries {
-    public:
-#if defined(__aarch64__)
-        explicit Entries(const Real* from) {
-            for (int k = 0; k < count / int(lanes); ++k) held_[k] = load(from + k * lanes);
-        }
-        Real operator[](int k) const { return held_[k / int(lanes)][k % int(lanes)]; }
-
-    private:
-        V held_[count / int(lanes)];
-#else
-        explicit Entries(const Real* from) : from_(from) {}
-        Real operator[](int k) const { return from_[k]; }
-
-    private:
-        const Real* from_;
-#endif
-    };
-
-    // Elements of the tile with zeros at the targets where the controls hold, one by one.
-    Runs scalar_runs() const {
-        std::vector<int> fixed = positions_of(control_mask_);
-        fixed.insert(fixed.end(), targets_.begin(), targets_.end());
-        return Runs(t_, fixed, control_value_, 0);
-    }
-
     bool real_ = false, is_givens_ = false;
     Givens givens_{};
     std::vector<Real> matrix_re_, matrix_im_;
     AlignedVector<Real> re_, im_;
+    std::optional<Wide<Real>> wide_;  // of more than two targets
 };
 
 }  // namespace qdist
