@@ -86,6 +86,8 @@ def from_qdist(circuit: Any, theta: NDArray[np.float64], observable: Any = None,
             parameters = tuple(_multiple(p, position) for p in symbolic.params)
         name, controls, matrix, letters = gate.name, "", None, ""
         if gate.num_controls and len(bound.qubits) > 2:
+            if gate.base.name != "p":
+                raise ValueError(f"of gates on three and more qubits these lists have phases alone; got {gate.name}")
             name, controls = "mcp", format(gate.ctrl_state, f"0{gate.num_controls}b")[::-1]
         elif gate.name == "pauli_rotation":
             letters = gate.pauli
