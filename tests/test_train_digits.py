@@ -57,11 +57,11 @@ def test_command_line(example, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     # However fast it is, it takes long enough for a bar.
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "_INTERVAL", 0.01)
-    example.main(["--model", "mlp", "--epochs", "1", "--plot", str(tmp_path / "loss.png"), "--progress"])
+    monkeypatch.setattr(progress, "_INTERVAL", 0.0)
+    example.main(["--model", "mlp", "--epochs", "4", "--plot", str(tmp_path / "loss.png"), "--progress"])
     out, err = capsys.readouterr()
     assert out.startswith("mlp: loss")
-    assert "22/22" in err  # Steps.
+    assert "88/88" in err  # Steps.
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         example.main(["--save", "x"])
