@@ -73,13 +73,13 @@ class _Choice(NamedTuple):
     still: tuple[Target, list[list[Tiles]]]
 
 
-def stage_faster(plan: Plan, support: int, as_planned: bool, apart: list[list[Tiles]] | None) -> None:
+def stage_faster(plan: Plan, support: int, trained: bool, apart: list[list[Tiles]] | None) -> None:
     """The stages that cost least of those in the plan, of those that a search over schedules finds, and of what
     ``_faster`` makes of both. support: as for ``cost_of``, of the first segment; exchanges bring in what may be
-    anything. as_planned: for tiles of the plan's own target alone. apart: the same stages with no pairs joined, if that
+    anything. trained: whether the circuit has parameters. apart: the same stages with no pairs joined, if that
     is a choice."""
     bits, target = plan.shard_bits, plan.target
-    targets = (target, *(() if as_planned else target.forward(bits)))
+    targets = (target, *target.forward(bits, trained))
 
     def best_of(stages: list[list[Tiles]]) -> _Choice:
         best = _faster(stages, bits, targets, support)

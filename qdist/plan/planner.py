@@ -136,9 +136,7 @@ def make_plan(
         _stage_again(plan, widened, levels)
         apart = None
     if levels is None:
-        # Where the sweep back has no stages of its own, larger tiles of two states would be too large.
-        as_planned = trained and len(plan.target.backward()) == 1
-        stage_faster(plan, support, as_planned, apart)
+        stage_faster(plan, support, trained, apart)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
     return plan

@@ -85,7 +85,7 @@ def test_large_states_get_the_cheapest_of_the_shapes() -> None:
     circuit = qd.library.grover(["01" * 12], 2)
     target = cuda_target(SINGLE)
     plan = make_plan(circuit, SINGLE, target=target)
-    assert plan.target in (target, *target.forward(24))
+    assert plan.target in (target, *target.forward(24, False))
     stages = [tiles for segment in plan.segments for tiles in segment.stages]
     first = make_plan(circuit, SINGLE, target.levels(24), target=target)
     own = [tiles for segment in first.segments for tiles in segment.stages]
@@ -106,13 +106,13 @@ def test_orders_of_other_tiles_spare_sweeps() -> None:
     (segment,) = plan.segments
     found = sweeps_of(plan.target, segment.stages, n, 0)
     given = list(operations(circuit))
-    assert found < 0.9 * min(sweeps_of(t, staged(given, n, t), n, 0) for t in (target, *target.forward(n)))
+    assert found < 0.9 * min(sweeps_of(t, staged(given, n, t), n, 0) for t in (target, *target.forward(n, True)))
     assert sorted(o.slots for s, _ in segment.stages for o in s.operations) == sorted(o.slots for o in given)
 
 
 def test_small_states_have_one_shape() -> None:
-    assert cuda_target(SINGLE).forward(22) == ()
-    assert cpu_target(SINGLE).forward(17) == ()
+    assert cuda_target(SINGLE).forward(22, False) == ()
+    assert cpu_target(SINGLE).forward(17, False) == ()
 
 
 def test_cpus_take_larger_tiles_where_they_spare_a_third_of_the_sweeps() -> None:
@@ -123,11 +123,19 @@ def test_cpus_take_larger_tiles_where_they_spare_a_third_of_the_sweeps() -> None
         circuit.h(range(n)).mcp(0.3, list(range(n - 1)), n - 1)
         trained.h(range(n)).mcp(angle, list(range(n - 1)), n - 1)
     target = cpu_target(double)
-    plan, small = make_plan(circuit, double, target=target), make_plan(trained, double, target=target)
-    assert (small.target.tile, plan.target.tile) == (11, 12)
+    plan, small = make_plan(circuit, double, target=target), make_plan(circuit, double, target.levels(n), target=target)
+    assert small.target.tile == 11 < plan.target.tile
     assert 1.5 * plan.sweeps < small.sweeps
+    larger = make_plan(trained, double, target=target).target
+    assert larger == (plan.target if target.forward(n, True) else target)
     few = make_plan(qd.library.quantum_volume(n, 4, seed=1), double, target=target)
     assert few.target == target
     state = qd.compile(circuit, device="cpu", dtype="complex128").run()
-    values = qd.compile(trained, device="cpu", dtype="complex128").run([0.3])
-    np.testing.assert_allclose(state.amplitudes(), values.amplitudes(), atol=1e-14)
+    program = qd.compile(trained, device="cpu", dtype="complex128")
+    np.testing.assert_allclose(state.amplitudes(), program.run([0.3]).amplitudes(), atol=1e-14)
+    small_tiles = qd.Program(trained, device="cpu", dtype="complex128", levels=list(target.levels(n)))
+    (value, gradient), (other, by_small) = (
+        p.value_and_grad({"Z0 Z19": 1.0, "X3": 0.5}, [0.3]) for p in (program, small_tiles)
+    )
+    assert abs(value - other) < 1e-13
+    np.testing.assert_allclose(gradient, by_small, atol=1e-13)

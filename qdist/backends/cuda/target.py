@@ -130,7 +130,7 @@ class CudaTarget(Target):
         of = shape_of if self.shape.states == 1 else back_shape_of
         return target_of(self.dtype, replace(of(double), contiguous=self.shape.contiguous))
 
-    def forward(self, num_bits: int) -> tuple[Target, ...]:
+    def forward(self, num_bits: int, trained: bool) -> tuple[Target, ...]:
         if num_bits < _FEWEST_BITS_TO_CHOOSE:
             return ()
         return tuple(target_of(self.dtype, shape) for shape in larger_shapes(self.shape))

@@ -23,13 +23,21 @@ _ROW_BLOCK = 1 << 22
 _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
 
-_LARGER = 1.5
-"""What a sweep of tiles of twice the size costs: they are read from the second-level cache. Circuits of half the sweeps
-took 0.71 to 0.77 of the time in complex128, on AArch64 and x86-64; with four fifths of them 0.85 to 1.3."""
+_X86_LARGER = (
+    ((1.3, 1.2, 1.3), (1.5, 1.3, 1.4), (1.6, 1.4, 1.5)),
+    ((1.4, 1.2, 1.0), (1.4, 1.3, 1.05), (1.4, 1.4, 1.1)),
+)
+_LARGER = {"aarch64": (((1.5, 1.1, 1.1),),) * 2}.get(variant, _X86_LARGER)
+"""What sweeps of tiles of two, four and eight times the size cost, which are read from the second-level cache, where
+the state is in a cache and where it is not: a sweep; where schedules are compared, its reading and writing; and its
+arithmetic. On x86 chosen such that few of 39 circuits of 20, 22 and 24 qubits lose where they change, on two cores of
+a Xeon, with AVX-512 and with AVX2, and of a Zen 5 (benchmarks/cpu_notes.md). On AArch64 (Neoverse-N1) circuits of half
+the sweeps took 0.71 to 0.77 of the time in complex128, with four fifths of them 0.85 to 1.3, with as many 1.02 to
+1.12."""
 
-_LARGER_WORK = 1.1 if variant == "aarch64" else 1.25
-"""The same of sweeps with their arithmetic: circuits with as many sweeps took 1.02 to 1.12 times as long on
-Neoverse-N1, whose first-level cache has 64 KiB. On x86 it is a guess from the numbers above."""
+_TRAINS_LARGER = variant != "aarch64"
+"""Whether they are tried for circuits with parameters too, whose stages are undone on two states: on Neoverse-N1 that
+was not timed."""
 
 _TRIES = 16
 """Of ten circuits of 20 qubits the plan of 16 costs up to 32 % less than the first, up to 13 % less than that of 4;
@@ -53,8 +61,7 @@ cores, two of a Xeon with AVX2 and with AVX-512, fitted to the same circuits (of
 
 def _arithmetic(nbytes: int) -> float:
     """The same for a state of so many bytes."""
-    within, beyond = _ARITHMETIC.get(variant) or _ARITHMETIC["aarch64"]
-    return within if nbytes <= _IN_CACHE else beyond
+    return (_ARITHMETIC.get(variant) or _ARITHMETIC["aarch64"])[nbytes > _IN_CACHE]
 
 
 def _block_cost(block: Block) -> float:
@@ -76,9 +83,9 @@ def _block_cost(block: Block) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget(Target):
-    """Tiles of one size, or of twice that."""
+    """Tiles of one size, or of a few times that."""
 
-    is_larger: bool = False
+    doublings: int = 0
 
     def tries(self, num_bits: int) -> int:
         return _TRIES
@@ -88,15 +95,21 @@ class CpuTarget(Target):
 
     def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
         arithmetic = _arithmetic(self.dtype.itemsize << num_bits) * sum(map(_block_cost, blocks))
-        return (_LARGER_WORK if self.is_larger else 1.0) * (1 + arithmetic)
+        _, sweep, work = self._costs(num_bits)
+        return sweep + work * arithmetic
 
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        return _LARGER if self.is_larger else 1.0
+        return self._costs(num_bits)[0]
 
-    def forward(self, num_bits: int) -> tuple[Target, ...]:
-        if self.is_larger or num_bits < _FEWEST_BITS_TO_CHOOSE:
+    def _costs(self, num_bits: int) -> tuple[float, float, float]:
+        if not self.doublings:
+            return 1.0, 1.0, 1.0
+        return _LARGER[self.dtype.itemsize << num_bits > _IN_CACHE][self.doublings - 1]
+
+    def forward(self, num_bits: int, trained: bool) -> tuple[Target, ...]:
+        if self.doublings or num_bits < _FEWEST_BITS_TO_CHOOSE or (trained and not _TRAINS_LARGER):
             return ()
-        return (replace(self, tile=self.tile + 1, is_larger=True),)
+        return tuple(replace(self, tile=self.tile + k, doublings=k) for k in range(1, len(_LARGER[0]) + 1))
 
 
 def cpu_target(dtype: np.dtype) -> Target:

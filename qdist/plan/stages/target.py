@@ -110,9 +110,9 @@ class Target:
         itself, if its tiles are the same then."""
         return self
 
-    def forward(self, num_bits: int) -> tuple[Target, ...]:
+    def forward(self, num_bits: int, trained: bool) -> tuple[Target, ...]:
         """Targets for the same device whose stages may take less time on shards of so many bits, to be tried beside
-        this one."""
+        this one. trained: whether the circuit has parameters, so that its stages may have to be undone."""
         return ()
 
     def backward(self) -> tuple[Target, ...]:
