@@ -62,8 +62,9 @@ __device__ __forceinline__ Columns columns_of(uint4 first, unsigned fifth = 0) {
 __device__ __forceinline__ uint4 in_bytes(Table<int> columns) { return {columns[0] * PLACE_BYTES, columns[1] * PLACE_BYTES, columns[2] * PLACE_BYTES, columns[3] * PLACE_BYTES}; }
 
 // Prefetch: asynchronous copies of a thread's amplitudes from global to shared memory; `there` waits for them. Amplitudes past the
-// end of a state that is smaller than a tile, and those whose index has a bit of `zeros`, are zeros and not read. Addresses follow in Gray code order, one bit at a time, so that a thread
-// keeps only one. Amplitudes that are WIDENED go through registers, and are there at once.
+// end of a state that is smaller than a tile, and those whose index has a bit of `zeros`, are zeros and not read. Addresses follow in
+// Gray code order, one bit at a time, so that a thread keeps only one. Amplitudes that are WIDENED go through registers, and are
+// there at once.
 __device__ __forceinline__ void fetch_each(unsigned place, Columns columns, const Stored* ket, Index at, const Index* index_columns, Index size, Index zeros) {
     Index steps[R];
 #pragma unroll

@@ -132,9 +132,16 @@ private:
                 Real *const re = tile.re + i, *const im = tile.im + i;
                 V a[rows], b[rows];
                 for (int p = 0; p < size; p += rows) {
-                    if (p) std::copy_n(a, rows, after + 2 * (p - rows)), std::copy_n(b, rows, after + 2 * p - rows);
-                    std::fill_n(a, rows, V{}), std::fill_n(b, rows, V{});
-                    for (int q = 0; q < size; ++q) add_column<rows>(c + q * size + p, d + q * size + p, load(re + o[q]), load(im + o[q]), a, b);
+                    if (p) {
+                        std::copy_n(a, rows, after + 2 * (p - rows));
+                        std::copy_n(b, rows, after + 2 * p - rows);
+                    }
+                    std::fill_n(a, rows, V{});
+                    std::fill_n(b, rows, V{});
+                    for (int q = 0; q < size; ++q) {
+                        const int at = q * size + p;
+                        add_column<rows>(c + at, d + at, load(re + o[q]), load(im + o[q]), a, b);
+                    }
                 }
                 for (int p = 0; p < size - rows; p += rows)
                     for (int k = 0; k < rows; ++k) {
@@ -203,7 +210,10 @@ private:
         constexpr int rows = rows_at_once;
         for (std::size_t p = 0; p < size; p += rows) {
             V a[rows] = {}, b[rows] = {};
-            for (std::size_t q = 0; q < size; ++q) add_column<rows>(&re_[q * size + p], &im_[q * size + p], before[2 * q], before[2 * q + 1], a, b);
+            for (std::size_t q = 0; q < size; ++q) {
+                const std::size_t at = q * size + p;
+                add_column<rows>(&re_[at], &im_[at], before[2 * q], before[2 * q + 1], a, b);
+            }
             for (int k = 0; k < rows; ++k) after[2 * (p + k)] = a[k], after[2 * (p + k) + 1] = b[k];
         }
     }
