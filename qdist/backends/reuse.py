@@ -61,10 +61,11 @@ class _Owner:
     ) -> None:
         if len(self._memory) > largest:
             return
-        # A system that cannot take it back would lose it for good.
-        with suppress(OSError):
+        try:
             self._memory.madvise(advice)
-            free.append(self._memory)
+        except OSError:  # A system that cannot take it back would lose it for good.
+            return
+        free.append(self._memory)
 
 
 def _taken(size: int) -> mmap.mmap | None:
