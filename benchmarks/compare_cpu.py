@@ -314,7 +314,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path, measured_on: dict[str, Any]
             x, y = zip(*places) if places else ((), ())
             axes.bar(np.array(x) + (k - (len(names) - 1) / 2) * width, y, width, color=f"C{k}")
         axes.set(yscale="log", ylabel="seconds", title=f"{what}, {dtype}")
-        axes.set_xticks(range(len(shown)), [f"{row['circuit']}\n{row['num_qubits']}" for row in shown], fontsize=8)
+        labels = [f"{row['circuit']} {row['num_qubits']}" for row in shown]
+        axes.set_xticks(range(len(shown)), labels, fontsize=8, rotation=90 if len(shown) > 12 else 0)
         axes.grid(axis="y", alpha=0.3)
     # Of all simulators, also of those that have no bar in a panel.
     handles = [Patch(color=f"C{k}", label=name) for k, name in enumerate(names)]
