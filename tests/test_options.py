@@ -40,7 +40,7 @@ SHARED_SIGNATURES = {
     "backends/cpu/executor.py lower_back": "Executor.lower_back(plan); here stages are undone as they are",
     "backends/cpu/observable.py queues": "ObservableKernel.queues(weights); the host computes at once",
     "backends/cuda/backend.py observable": "Backend.observable(...); here one plan serves values and products",
-    "backends/cuda/target.py forward": "Target.forward(num_bits, trained); what undoes these stages has tiles of its own",
+    "backends/cuda/target.py forward": "Target.forward(num_bits, trained); what undoes them has tiles of its own",
     "backends/cuda/rows/kernel.py": "RowKernel's methods; here states are computed again instead of kept",
     "backends/cuda/lowering/operations.py": "one method a kind of block, all called alike",
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
