@@ -30,7 +30,7 @@ _X86_LARGER = (
 _LARGER = {"aarch64": (((1.5, 1.1, 1.1),),) * 2}.get(variant, _X86_LARGER)
 """What sweeps of tiles of two, four and eight times the size cost, which are read from the second-level cache, where
 the state is in a cache and where it is not: a sweep; where schedules are compared, its reading and writing; and its
-arithmetic. On x86 chosen such that few of 39 circuits of 20, 22 and 24 qubits lose where they change, on two cores of
+arithmetic. On x86 chosen such that few of 29 circuits of 20, 22 and 24 qubits lose where they change, on two cores of
 a Xeon, with AVX-512 and with AVX2, and of a Zen 5 (benchmarks/cpu_notes.md). On AArch64 (Neoverse-N1) circuits of half
 the sweeps took 0.71 to 0.77 of the time in complex128, with four fifths of them 0.85 to 1.3, with as many 1.02 to
 1.12."""
