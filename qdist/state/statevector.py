@@ -88,16 +88,8 @@ class StateVector(ReducedStates):
         if self._first == 0:
             self.backend.set_first(self._local, 1.0)
 
-    def _allocate(
-        self,
-        num_qubits: int,
-        dtype: np.dtype[Any],
-        comm: Communicator | None,
-        layout: Layout | None,
-        device: str,
-        zeros: bool = True,
-    ) -> None:
-        super()._allocate(num_qubits, dtype, comm, layout, device, zeros)
+    def _allocate(self, *arguments: Any, **options: Any) -> None:
+        super()._allocate(*arguments, **options)
         self.readout = None
 
     # Other constructors ----------------------------------------------------------------------------------------------
