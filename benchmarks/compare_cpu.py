@@ -10,11 +10,11 @@ and new angles in every run, at n = 4, 8, 12; batch, 256 sets of angles for that
 
 What is timed: "forward" is the evolution of |0...0> alone (with putting the state there). Building circuits,
 transpiling, planning, binding and fusing are done before, except where a library can only do them on every run
-(peers.py says where). No simulator is asked to copy its state out, but qsim has no other way. "energy" (molecules) is
-an expectation value in a state that is there; "gradient" a value with its derivatives, forward run included: of the
-Heisenberg chain's energy by every angle of a family's circuit, of a molecule's energy by the circuit's own parameters.
-"in forward runs" is that over qdist's own forward run. In latency and batch a run starts from new angles in an array,
-and binding is part of it.
+(peers.py says where). "once" has planning, binding and fusing in it, as a circuit takes that is run one time. No
+simulator is asked to copy its state out, but qsim has no other way. "energy" (molecules) is an expectation value in a
+state that is there; "gradient" a value with its derivatives, forward run included: of the Heisenberg chain's energy by
+every angle of a family's circuit, of a molecule's energy by the circuit's own parameters. "in forward runs" is that
+over qdist's own forward run. In latency and batch a run starts from new angles in an array, and binding is part of it.
 
 Each simulator runs at its best setting: those that it offers are tried on the circuit (at no more than 18 qubits), and
 the fastest is measured. Simulators have a process each (simulator_process.py says why) and take turns, qdist among
@@ -58,7 +58,7 @@ EVOLVED = [name for name in FAMILIES if name != "uccsd"]
 ROWS = [*EVOLVED, *molecules.MOLECULES, "latency", "batch"]
 NOT_TRAINED = ("volume", "volume_cx", "grover", "clifford_t")
 """Their gates are matrices, phases of 180 degrees, or have no angles."""
-MODES = {"forward": "evolve", "energy": "energy", "gradient": "gradient"}
+MODES = {"forward": "evolve", "once": "once", "energy": "energy", "gradient": "gradient"}
 LATENCY_QUBITS = (4, 8, 12)
 BATCH_QUBITS, BATCH = 10, 256
 TUNING_QUBITS = 18
@@ -110,7 +110,7 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         whats = ["forward"]
         if name in EVOLVED:
             sizes: Sequence[int] = sorted(options.sizes)
-            whats += [] if name in NOT_TRAINED else ["gradient"]
+            whats += ["once"] + ([] if name in NOT_TRAINED else ["gradient"])
         elif name in molecules.MOLECULES:
             sizes, whats = (2 * len(molecules.MOLECULES[name]),), list(MODES)
         else:
@@ -222,13 +222,14 @@ class Comparison:
                     # In complex64 sums over many amplitudes are as wrong as single precision makes them.
                     self._judge(case, name, "gradient", float(np.abs(found - own).max() / (1 + np.abs(own).max())))
             return
-        if case.mode != "evolve":
+        bound = case.mode in ("evolve", "once")
+        if not bound:
             theta = theta[::-1].copy()
         expected = reference.state(circuit, theta)
         observable = qd.library.heisenberg_xxz(case.num_qubits)
         energy = reference.expectation(expected, observable)
         for name in names:
-            given = None if case.mode == "evolve" else theta
+            given = None if bound else theta
             states = self._try(name, case, "states", work, case.dtype, case.mode, given) or {}
             for setting, state in states.items():
                 wrong = np.abs(np.abs(state) ** 2 - np.abs(expected) ** 2).max()

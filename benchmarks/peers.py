@@ -38,7 +38,7 @@ class Aer(Simulator):
         return f"{super().version()} / qiskit {self.qiskit.__version__}"
 
     def settings(self, mode: str) -> Sequence[str]:
-        if mode == "evolve":
+        if mode in ("evolve", "once"):
             return ("fusion off", "fusion 2", "fusion 3", "fusion 4", "fusion 5")
         return ("AerState",) if mode == "bind" else ("AerState", "parameter_binds")
 
@@ -55,7 +55,7 @@ class Aer(Simulator):
             method="statevector", precision=self.precision, max_parallel_threads=self.threads, **options
         )
         self.parameters = self.qiskit.circuit.ParameterVector("t", work.num_parameters)
-        self.circuit = self._circuit(bound=mode == "evolve")
+        self.circuit = self._circuit(bound=mode in ("evolve", "once"))
         # Something must be saved, and one amplitude costs nothing.
         self.timed = self.circuit.copy()
         self.timed.save_amplitudes([0])
@@ -82,7 +82,8 @@ class Aer(Simulator):
         if not done.success:
             raise RuntimeError(done.status)
         (experiment,) = done.results
-        return experiment.time_taken - experiment.metadata.get("fusion", {}).get("time_taken", 0.0)
+        fusing = experiment.metadata.get("fusion", {}).get("time_taken", 0.0) if self.mode == "evolve" else 0.0
+        return experiment.time_taken - fusing
 
     def _run_state(self, theta: NDArray[np.float64]) -> None:
         state = self.new_state(method="statevector", precision=self.precision, max_parallel_threads=self.threads)
@@ -109,7 +110,7 @@ class Aer(Simulator):
             raise RuntimeError(done.status)
 
     def amplitudes(self) -> NDArray[Any]:
-        if self.mode != "evolve":
+        if self.mode not in ("evolve", "once"):
             # In single precision AerState gives out probabilities only.
             if self.precision == "single":
                 return np.sqrt(self.state.probabilities())
@@ -125,7 +126,7 @@ class LightningQubit(Simulator):
     """
 
     package, short_name = "pennylane-lightning", "lightning.qubit"
-    modes = ("evolve", "gradient", "bind", "batch")
+    modes = ("evolve", "once", "gradient", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -259,7 +260,7 @@ class Qulacs(Simulator):
 
     package = "qulacs"
     dtypes = ("complex128",)
-    modes = ("evolve", "energy", "gradient", "bind", "batch")
+    modes = ("evolve", "once", "energy", "gradient", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -268,18 +269,18 @@ class Qulacs(Simulator):
         self.qulacs = qulacs
 
     def settings(self, mode: str) -> Sequence[str]:
-        if mode == "evolve":
+        if mode in ("evolve", "once"):
             return ("plain", "diagonal", "light", "fused 2", "fused 3", "fused 4")
         return ("plain",)
 
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
-        self.mode = mode
+        self.mode, self.setting = mode, setting
         self.state = self.qulacs.QuantumState(work.num_qubits)
         self.observable = self.qulacs.Observable(work.num_qubits)
         for coefficient, letters, qubits in work.observable:
             self.observable.add_operator(coefficient, " ".join(f"{p} {q}" for p, q in zip(letters, qubits)))
         known = ["x", "h", "rx", "ry", "rz", "cx", "unitary", "mcp", "pauli_rotation"]
-        if mode in ("evolve", "energy"):
+        if mode in ("evolve", "once", "energy"):
             self.circuit = self.qulacs.QuantumCircuit(work.num_qubits)
             known += ["cp", "p", "rxx", "ryy", "rzz"]
         else:
@@ -293,14 +294,18 @@ class Qulacs(Simulator):
                 self._add_parametric(gate)
             else:
                 self.circuit.add_gate(self._gate(gate, diagonal=setting == "diagonal"))
-        optimizer = self.qulacs.circuit.QuantumCircuitOptimizer()
-        if setting == "light":
-            optimizer.optimize_light(self.circuit)
-        elif setting.startswith("fused"):
-            optimizer.optimize(self.circuit, int(setting.split()[1]))
+        if mode != "once":
+            self._merge(self.circuit)
         if mode == "energy":
             self.circuit.update_quantum_state(self.state)
         return {}
+
+    def _merge(self, circuit: Any) -> None:
+        optimizer = self.qulacs.circuit.QuantumCircuitOptimizer()
+        if self.setting == "light":
+            optimizer.optimize_light(circuit)
+        elif self.setting.startswith("fused"):
+            optimizer.optimize(circuit, int(self.setting.split()[1]))
 
     def _add_parametric(self, gate: Gate) -> None:
         # Its parametric gates turn the other way: exp(+i angle/2 P).
@@ -341,8 +346,12 @@ class Qulacs(Simulator):
             values = theta.tolist()
             for position, parameter in enumerate(self.parameters):
                 self.circuit.set_parameter(position, -values[parameter])
+        circuit = self.circuit
+        if self.mode == "once" and self.setting not in ("plain", "diagonal"):
+            circuit = circuit.copy()
+            self._merge(circuit)
         self.state.set_zero_state()
-        self.circuit.update_quantum_state(self.state)
+        circuit.update_quantum_state(self.state)
 
     def derivatives(self) -> NDArray[np.float64]:
         return by_parameters(self.work.num_parameters, self.gates, self.found)

@@ -5,6 +5,7 @@ be told from those that fail. Circuits come as plain lists of gates (gate_lists.
 its own way and is not charged for a translation. Modes that are measured:
 
     evolve    the circuit is built, bound and fused beforehand; a run is the evolution of |0...0> alone
+    once      the circuit is built beforehand; planning, binding and fusing are part of the run, as of one that has one
     dense     as evolve, but from a state without zeros; of qdist alone, which skips what is still zero after |0...0>
     energy    a run is the expectation value of the work's observable in the circuit's state, which is made beforehand
     gradient  a run is that expectation value from |0...0> with its derivatives by all angles
@@ -33,7 +34,7 @@ class Simulator:
 
     package: str
     dtypes: Sequence[str] = DTYPES
-    modes: Sequence[str] = ("evolve", "bind", "batch")
+    modes: Sequence[str] = ("evolve", "once", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         """Imports the library (raises ImportError) and sets its threads."""
@@ -72,7 +73,7 @@ class QDist(Simulator):
     """qdist: `Program.run` into one StateVector; batches by `run_batch`."""
 
     package = "qdist"
-    modes = ("evolve", "dense", "energy", "gradient", "bind", "batch")
+    modes = ("evolve", "once", "dense", "energy", "gradient", "bind", "batch")
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -88,6 +89,9 @@ class QDist(Simulator):
     def prepare(self, work: Work, dtype: str, mode: str, setting: str) -> dict[str, Any]:
         circuit, self.theta = to_qdist(work)
         self.mode = mode
+        if mode == "once":
+            self.circuit, self.options = circuit, {"device": "cpu", "dtype": dtype}
+            return {}
         self.program = self.qd.compile(circuit, device="cpu", dtype=dtype)
         if mode != "gradient":
             self.program = self.program.bind(self.theta)
@@ -101,7 +105,9 @@ class QDist(Simulator):
         return {"sweeps": plan.sweeps, "flops": plan.flops, "bytes": plan.bytes_moved}
 
     def run(self, theta: NDArray[np.float64] | None = None) -> None:
-        if self.mode == "energy":
+        if self.mode == "once":
+            self.state = self.qd.simulate(self.circuit, self.theta, **self.options)
+        elif self.mode == "energy":
             self.state.expectation(self.observable)
         elif self.mode == "gradient":
             self.found = self.program.value_and_grad(self.observable, self.theta)[1]
