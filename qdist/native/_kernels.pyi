@@ -497,6 +497,9 @@ def search(
 def alternations(
     mixes: _Vector[np.uint64], x_like: _Vector[np.uint64], z_like: _Vector[np.uint64], kinds: Sequence[bool]
 ) -> list[int]: ...
+def fuse(
+    operations: list[Any], parities: int, flags: Sequence[int] | None
+) -> tuple[list[tuple[int, list[int], int, int, int]], int]: ...
 
 # Collectives of a group (bind/calls.cpp)
 

@@ -167,7 +167,10 @@ def as_rotation(operation: Operation) -> Operation | None:
     gate = operation.gate
     if operation.kind != "dense" or gate is None or not gate.pauli or operation.mixes.bit_count() < 2:
         return None
-    return replace(operation, kind="rotation", gate=None, letters=gate.pauli)
+    mixes, x_like, z_like, targets = operation.mixes, operation.x_like, operation.z_like, operation.targets
+    return Operation(
+        "rotation", mixes, x_like, z_like, targets, operation.controls, slots=operation.slots, letters=gate.pauli
+    )
 
 
 def keeps_parity(operation: Operation) -> bool:
@@ -187,8 +190,8 @@ def _row_splits(gate: Gate) -> bool:
 
 
 def _splits(matrix: Any) -> bool:
-    given, even, odd = np.asarray(matrix), [0, 3], [1, 2]
-    return not np.any(given[np.ix_(even, odd)]) and not np.any(given[np.ix_(odd, even)])
+    given = np.asarray(matrix).tolist()
+    return not any(given[even][odd] or given[odd][even] for even in (0, 3) for odd in (1, 2))
 
 
 def moved(operation: Operation, places: Sequence[int]) -> Operation:

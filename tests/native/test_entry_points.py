@@ -12,6 +12,7 @@ import pytest
 import row_programs as rows
 
 from qdist.native import kernels
+from qdist.plan.operations import Operation
 
 BITS = 5
 SIZE = 1 << BITS
@@ -32,6 +33,10 @@ def ints(*values: int) -> np.ndarray:
 
 def masks(*values: int) -> np.ndarray:
     return np.array(values, np.uint64)
+
+
+def flip(kind: str = "flip", mixes: int = 1, controls: tuple[tuple[int, int], ...] = ()) -> Operation:
+    return Operation(kind, mixes, 0, 0, (0,), controls)
 
 
 def pauli_plan(bits: int = BITS, **changes: Any) -> Any:
@@ -172,6 +177,13 @@ def functions(dtype: str) -> dict[str, Wrong]:
             x_like=[masks(0)],
             z_like=[masks()],
             kinds=[[True]],
+        ),
+        "fuse": Wrong(
+            kernels.fuse,
+            lambda: {"operations": [flip()], "parities": 6, "flags": None},
+            operations=[[flip(kind="x")], [flip(mixes=-1)], [flip(mixes=1 << 64)], [flip(controls=((64, 1),))]],
+            parities=[-1, 63],
+            flags=[[], [0, 0]],
         ),
         "apply_batch": Wrong(
             kernels.apply_batch,

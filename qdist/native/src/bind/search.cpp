@@ -4,6 +4,7 @@
 #include "bind/arrays.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
+#include "search/fuse.hpp"
 #include "search/moving.hpp"
 #include "search/narrow.hpp"
 #include "search/schedule.hpp"
@@ -107,6 +108,89 @@ std::vector<int> count_alternations(Masks mixes, Masks x_like, Masks z_like, con
     return alternations(actions(mixes, x_like, z_like), kinds);
 }
 
+BlockKind kind_of(const char* name) {
+    const std::string_view kind = name;
+    if (kind == "dense") return BlockKind::dense;
+    if (kind == "diagonal") return BlockKind::diagonal;
+    if (kind == "flip" || kind == "swap") return BlockKind::linear;
+    if (kind == "rotation") return BlockKind::rotation;
+    if (kind == "table") return BlockKind::table;
+    if (kind == "permute") return BlockKind::permute;
+    throw nb::value_error("an operation of no known kind");
+}
+
+// Attributes of plan.operations.Operation, by names that are made once.
+class Attributes {
+public:
+    template <class T>
+    static T get(nb::handle object, const nb::str& name) {
+        return nb::cast<T>(nb::object(nb::getattr(object, name)));
+    }
+    const nb::str kind{"kind"}, mixes{"mixes"}, x_like{"x_like"}, z_like{"z_like"}, controls{"controls"}, targets{"targets"}, wide{"wide"},
+        letters{"letters"}, gate{"gate"}, pauli{"pauli"};
+};
+
+Mask checked_qubit(int qubit) {
+    check_range(qubit, 0, 63, "a qubit");
+    return Mask(1) << qubit;
+}
+
+// joins_phases: as for plan/fuse.py, where what was planned as a matrix then stays one.
+Fusable fusable(nb::handle operation, const Attributes& names, bool joins_phases, int flags) {
+    const nb::object kind = nb::getattr(operation, names.kind);
+    Fusable o{.action = {Attributes::get<Mask>(operation, names.mixes), Attributes::get<Mask>(operation, names.x_like),
+                         Attributes::get<Mask>(operation, names.z_like), 0},
+              .kind = kind_of(nb::cast<const char*>(kind)),
+              .controls = 0,
+              .control_values = 0};
+    for (nb::handle control : nb::getattr(operation, names.controls)) {
+        const auto [qubit, value] = nb::cast<std::pair<int, int>>(control);
+        o.controls |= checked_qubit(qubit);
+        if (value) o.control_values |= checked_qubit(qubit);
+    }
+    nb::object letters;
+    if (o.kind == BlockKind::rotation && !(joins_phases && o.controls)) {
+        letters = nb::getattr(operation, names.letters);
+    } else if (o.kind == BlockKind::dense && !joins_phases && std::popcount(o.action.mixes) > 1) {
+        if (const nb::object gate = nb::getattr(operation, names.gate); !gate.is_none()) letters = nb::getattr(gate, names.pauli);
+    }
+    if (letters.is_valid() && !letters.is_none()) {
+        const std::string_view text = nb::cast<const char*>(letters);
+        o.as_rotation = !text.empty();
+        std::size_t k = 0;
+        for (nb::handle target : nb::getattr(operation, names.targets)) {
+            if (k == text.size()) break;
+            const char letter = text[k++];
+            if (letter == 'Y' || letter == 'Z') o.signs |= checked_qubit(nb::cast<int>(target));
+            o.odd_ys ^= letter == 'Y';
+        }
+    }
+    o.is_constant = !(flags & 1), o.keeps_parity = flags & 2;
+    if (joins_phases && o.kind == BlockKind::diagonal) o.has_wide = nb::len(nb::getattr(operation, names.wide)) > 0;
+    return o;
+}
+
+using FusedList = std::vector<std::tuple<int, std::vector<int>, Mask, Mask, Mask>>;
+
+std::pair<FusedList, std::int64_t> fuse(nb::list operations, int parities, std::optional<std::vector<int>> flags) {
+    check_range(parities, 0, 62, "parities");
+    if (flags) check_size(flags->size(), nb::len(operations), "flags");
+    const Attributes names;
+    std::vector<Fusable> given;
+    given.reserve(nb::len(operations));
+    try {
+        for (nb::handle operation : operations)
+            given.push_back(fusable(operation, names, flags.has_value(), flags ? (*flags)[given.size()] : 0));
+    } catch (const nb::cast_error&) {
+        throw nb::type_error("an operation whose attributes are not those of plan.operations.Operation");
+    }
+    Fusing fusing(given, parities, flags.has_value());
+    FusedList found;
+    for (Fusing::Block& block : fusing.run())
+        found.emplace_back(int(block.kind), std::move(block.operations), block.mixes, block.not_x, block.all);
+    return {std::move(found), fusing.steps()};
+}
+
 }  // namespace
 
 void bind_search(nb::module_& m) {
@@ -124,4 +208,9 @@ void bind_search(nb::module_& m) {
           "Few stages in which all gates can run: (close qubits of each as a mask, stage of each gate, work done).");
     m.def("alternations", &count_alternations, "mixes"_a, "x_like"_a, "z_like"_a, "kinds"_a,
           "How often the kind of gate changes on the way to each gate, along gates that may not pass each other.");
+    m.def("fuse", &fuse, "operations"_a, "parities"_a, "flags"_a.none(),
+          "The blocks of operations (plan/fuse.py), in order, and how many places were looked at: of each block its kind (dense, "
+          "diagonal, linear, rotation, table, permute), its operations by number, and three masks of qubits: those that it mixes, those on "
+          "which it does not commute with X, all. flags: where phases join matrices, 1 for operations that angles change and 2 for those "
+          "that keep parities.");
 }
