@@ -106,7 +106,7 @@ def long_program() -> qd.Program:
         (lambda **k: qd.compile(ANSATZ).value_and_grad("Z0", THETA, method="parameter-shift", **k), ("gates", 8, 8)),
         (lambda **k: long_program().run(THETA, **k), ("sweeps", 1, 1)),
         (lambda **k: qd.compile(ANSATZ).run_batch(THETA, initial=[qd.StateVector(3)] * 2, **k), ("rows", 2, 2)),
-        (lambda **k: qd.simulate(ANSATZ, THETA, **k), ("planning 8 operations", None, 0)),
+        (lambda **k: qd.simulate(ANSATZ, THETA, schedule="paper", **k), ("planning 8 operations", None, 0)),
         (lambda **k: compile_noisy(qd.Circuit(1).depolarizing(0.1, 0)).counts(9, **k), ("9 shots", None, 0)),
         (
             lambda **k: compile_noisy(qd.Circuit(1).depolarizing(0.1, 0)).expectation("Z0", shots=9, **k),

@@ -497,6 +497,42 @@ def search(
 def alternations(
     mixes: _Vector[np.uint64], x_like: _Vector[np.uint64], z_like: _Vector[np.uint64], kinds: Sequence[bool]
 ) -> list[int]: ...
+
+class GateForm:
+    def __init__(
+        self,
+        kind: int,
+        swaps: bool,
+        qubits: int,
+        angles: int,
+        mixes: int,
+        x_like: int,
+        z_like: int,
+        targets: Sequence[int],
+        controls: Sequence[tuple[int, int]],
+        formula: int,
+        slots: Sequence[int],
+        matrix: Sequence[complex],
+        source: Sequence[int],
+        phases: Sequence[tuple[Sequence[int], float, Sequence[tuple[int, float]]]],
+        wide: Sequence[tuple[Sequence[tuple[int, int]], float, Sequence[tuple[int, float]]]],
+        letters: str,
+        sign: float,
+        is_real: bool,
+        is_pure: bool,
+    ) -> None: ...
+    @property
+    def num_mixed(self) -> int: ...
+
+def add_gates(
+    program: _Program,
+    forms: Sequence[GateForm],
+    which: _Vector[np.int32],
+    qubits: _Vector[np.int32],
+    tile: int,
+    contiguous: int,
+    parities: int,
+) -> tuple[int, int, int]: ...
 def fuse(
     operations: list[Any], parities: int, flags: Sequence[int] | None
 ) -> tuple[list[tuple[int, list[int], int, int, int]], int]: ...

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from qdist.native import kernels
 from qdist.plan.operations import Operation, as_rotation, keeps_parity
 
-__all__ = ["Block", "fuse"]
+__all__ = ["KINDS", "Block", "block_kind", "fuse"]
 
 
 @dataclass(slots=True)
@@ -53,7 +53,13 @@ class Block:
         return self.is_plain_dense and self.mixes.bit_count() == 2 and all(keeps_parity(o) for o in self.operations)
 
 
-_KINDS = ("dense", "diagonal", "linear", "rotation", "table", "permute")
+KINDS = ("dense", "diagonal", "linear", "rotation", "table", "permute")
+"""Of blocks, by their numbers in C++."""
+
+
+def block_kind(operation: Operation) -> str:
+    """The kind of the block that an operation is by itself."""
+    return "linear" if operation.kind in ("flip", "swap") else operation.kind
 
 
 def fuse(operations: Iterable[Operation], parities: int = 0, joins_phases: bool = False) -> list[Block]:
@@ -67,13 +73,13 @@ def fuse(operations: Iterable[Operation], parities: int = 0, joins_phases: bool 
     flags = [bool(o.reads) | 2 * keeps_parity(o) for o in operations] if joins_phases else None
     found, _ = kernels.fuse(operations, parities, flags)
     return [
-        Block(_KINDS[kind], _of_kind(kind, [operations[k] for k in numbers]), mixes, not_x, all)
+        Block(KINDS[kind], _of_kind(kind, [operations[k] for k in numbers]), mixes, not_x, all)
         for kind, numbers, mixes, not_x, all in found
     ]
 
 
 def _of_kind(kind: int, operations: list[Operation]) -> list[Operation]:
     """Of a block of rotations, what was planned as a matrix is one too."""
-    if _KINDS[kind] != "rotation":
+    if KINDS[kind] != "rotation":
         return operations
     return [as_rotation(operation) or operation for operation in operations]

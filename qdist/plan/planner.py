@@ -58,6 +58,7 @@ def make_plan(
     cluster: Cluster = SERVERS_OF_GPUS,
     time_limit: float = 1.0,
     gradients: bool = False,
+    once: bool = False,
 ) -> Plan:
     """The plan of a circuit on 2**far shards. Deterministic, and so the same on every rank.
 
@@ -72,6 +73,8 @@ def make_plan(
         cluster: the interconnect of the ranks; decides between few exchanges and few of them between nodes.
         time_limit: seconds for the search for few exchanges, counted in gate visits (exchanges.VISITS_PER_SECOND).
         gradients: whether they are computed from it, which takes a higher precision than values do.
+        once: whether it runs one time: states of fewer qubits than ``Target.worth_planning`` are then not worth a
+            better plan than the first.
 
     Raises:
         ValueError: for an unknown schedule, or more positions inside than are far.
@@ -89,7 +92,8 @@ def make_plan(
             f"inside={inside}: of the {far} index bits that select the rank, 0 to {far} can be inside a node"
         )
     network = Network(n, close, far if inside is None else inside, dtype.itemsize << close, cluster)
-    planner = _Planner(network, chosen, target, schedule, start, int(time_limit * VISITS_PER_SECOND))
+    plain = once and not far and n < target.worth_planning
+    planner = _Planner(network, chosen, target, schedule, start, int(time_limit * VISITS_PER_SECOND), plain)
     parts: list[Part] = []
     waiting: list[_Planned] = []
 
@@ -125,7 +129,7 @@ def make_plan(
     trained, support = circuit.num_parameters > 0, 0 if start is None else -1
     plan.rows_in_double = computes_in_double(plan, trained, one_by_one=True)
     apart = None
-    if levels is None:
+    if levels is None and not plain:
         before = _precision(plan, trained, gradients)
         apart = join_pairs(plan, support)
         # Where pairs that are joined are what makes single precision do, there is no way back.
@@ -135,7 +139,7 @@ def make_plan(
     if plan.in_double and widened != target:
         _stage_again(plan, widened, levels)
         apart = None
-    if levels is None:
+    if levels is None and not plain:
         stage_faster(plan, support, trained, apart)
     if plan.gradients_in_double and not plan.in_double and start is None:
         plan.angles_decide = angles_decide(plan, trained)
@@ -175,7 +179,9 @@ class _Planner:
         schedule: str,
         start: Layout | None,
         limit: int,
+        plain: bool,
     ) -> None:
+        self._plain = plain
         self._n, self._close = network.num_qubits, network.close
         self._network, self._levels, self._schedule, self._limit = network, levels, schedule, limit
         self._target = target
@@ -240,6 +246,8 @@ class _Planner:
         stage.operations[:0] = with_cliffords_behind(near, self._target.joins_phases)
 
     def _network_stages(self, operations: list[Operation]) -> list[NetworkStage]:
+        if self._plain:
+            return [NetworkStage((), self._layout or Layout.identity(self._n), operations)] if operations else []
         joins_phases = self._target.joins_phases
         operations = with_rotations_found(without_sandwiches(operations), self._room)
         operations = with_phases_folded(with_reflections(operations))

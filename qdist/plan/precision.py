@@ -29,16 +29,23 @@ import numpy as np
 from qdist.plan.cost import is_real
 from qdist.plan.fuse import Block
 from qdist.plan.plan import Plan
+from qdist.plan.stages.target import Target
 
 __all__ = [
+    "LONG",
     "MOST_OF_VALUES",
     "MOST_OF_VALUES_A_QUBIT",
     "angles_decide",
     "can_follow",
     "computes_in_double",
     "most_of_one_path",
+    "most_roundings_of_values",
     "roundings",
 ]
+
+LONG = 1000
+"""Gates of a circuit in complex64 after which its norm is restored: rounding errors may change it by 1e-6, and to
+compute it takes a few per cent of their time."""
 
 MOST_OF_VALUES_A_QUBIT = 64
 """The weight up to which states and values of circuits with parameters are computed in single precision, divided by the
@@ -63,15 +70,19 @@ def computes_in_double(plan: Plan, has_parameters: bool, gradients: bool = True,
     programs do."""
     if plan.dtype == np.complex128:
         return True
-    if not has_parameters:
-        most = MOST_OF_VALUES
+    if not has_parameters or not (gradients or one_by_one):
+        most = most_roundings_of_values(plan.target, plan.num_qubits, has_parameters)
     elif one_by_one:
         most = plan.target.row_roundings
     else:
-        a_qubit = plan.target.roundings_a_qubit if gradients else MOST_OF_VALUES_A_QUBIT
-        most = max(plan.target.roundings, a_qubit * plan.num_qubits)
+        most = max(plan.target.roundings, plan.target.roundings_a_qubit * plan.num_qubits)
     of_gradients = has_parameters and gradients and not one_by_one
     return roundings(plan, one_by_one, _COMPLEX_OF_GRADIENTS if of_gradients else _COMPLEX) > most
+
+
+def most_roundings_of_values(target: Target, num_qubits: int, has_parameters: bool) -> int:
+    """The weight up to which states and values are computed in single precision."""
+    return max(target.roundings, MOST_OF_VALUES_A_QUBIT * num_qubits) if has_parameters else MOST_OF_VALUES
 
 
 def angles_decide(plan: Plan, has_parameters: bool) -> bool:

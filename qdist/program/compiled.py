@@ -13,6 +13,7 @@ from qdist.backends import Backend, Executor
 from qdist.circuit import AffineMap
 from qdist.circuit.channels import LinearGate
 from qdist.plan.plan import Part, Plan, Segment
+from qdist.plan.precision import LONG
 from qdist.program.product_start import ProductStart
 from qdist.program.watch import Watch
 from qdist.progress import Progress
@@ -20,11 +21,7 @@ from qdist.state.moves.exchange import swap_bits
 from qdist.state.prepare import prepare
 from qdist.state.statevector import StateVector
 
-__all__ = ["LONG", "Compiled", "Values"]
-
-LONG = 1000
-"""Gates of a circuit in complex64 after which its norm is restored: rounding errors may change it by 1e-6, and to
-compute it takes a few per cent of their time."""
+__all__ = ["Compiled", "Values"]
 
 
 class Values:

@@ -33,14 +33,15 @@ from qdist.state.measuring.shadows import Shadow
 from qdist.state.moves.exchange import checksums
 from qdist.state.outputs import Expectation, Output, as_output, values
 from qdist.state.statevector import StateVector
+from qdist.state.unplanned import run_unplanned
 
 __all__ = ["Program", "compile", "simulate"]
 
 
 class Program(Runner):
     """A compiled circuit, made by ``qdist.compile``, whose arguments (circuit, comm, device, dtype, schedule) it takes;
-    levels, of the memory, are for tests. ``plan`` tells how it will run; ``circuit`` is its own copy, which cannot be
-    changed, with gates of one's own taken apart.
+    levels, of the memory, are for tests, and once, whether it will run one time, for ``simulate``. ``plan`` tells how
+    it will run; ``circuit`` is its own copy, which cannot be changed, with gates of one's own taken apart.
 
     Binding new parameters re-uses the plan and costs microseconds.
 
@@ -66,9 +67,10 @@ class Program(Runner):
         dtype: Any = "complex64",
         levels: Sequence[Level] | None = None,
         schedule: str = "lazy",
+        once: bool = False,
     ) -> None:
         source = Source.of(circuit, comm, device, dtype, levels, schedule)
-        super().__init__(source, source.compiled(None))
+        super().__init__(source, source.compiled(None, once=once))
         self._bits = PerThread((0,) * circuit.num_clbits)
         self._draws = source.draws
 
@@ -517,5 +519,7 @@ def simulate(
     array([0., 1.])
     """
     with showing(progress):
-        program = compile(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule)
+        if comm is None and schedule == "lazy" and (state := run_unplanned(circuit, params, device, dtype)) is not None:
+            return state
+        program = Program(circuit, comm=comm, device=device, dtype=dtype, schedule=schedule, once=True)
         return program.run(params, seed=seed, progress=progress)

@@ -102,8 +102,9 @@ class Source:
         """Derivatives by the parameters, given those by what executors bind; for rows, or for one set of values."""
         return gradient if self.functions is None else self.functions.pulled_back(theta, gradient)
 
-    def compiled(self, start: Layout | None, gradients: bool = False) -> Compiled:
-        """Planned and lowered for |0...0>, or for a state with this layout; gradients: as precisely as they need it."""
+    def compiled(self, start: Layout | None, gradients: bool = False, once: bool = False) -> Compiled:
+        """Planned and lowered for |0...0>, or for a state with this layout; gradients: as precisely as they need it;
+        once: to run one time."""
         body = without_idle_resets(self.body) if start is None else self.body
         with Progress(f"planning {len(body)} operations", shown=is_shown(self.comm)):
             started = perf_counter()
@@ -117,6 +118,7 @@ class Source:
                 schedule=self.schedule,
                 start=start,
                 gradients=gradients,
+                once=once,
             )
             same.plan(self.comm, plan)
             random = is_random(body, self.circuit.num_qubits, start is None)

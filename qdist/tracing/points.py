@@ -22,7 +22,7 @@ from qdist.program.compiled import Compiled
 from qdist.program.rows import RowProgram
 from qdist.program.runner import Runner
 from qdist.program.source import Source
-from qdist.state import storage
+from qdist.state import storage, unplanned
 from qdist.state.measuring import expectation
 from qdist.state.moves import exchange
 from qdist.tensor import Tensor
@@ -85,6 +85,10 @@ def _of_run(self: Runner, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"qubits": self.num_qubits, "sweeps": self.plan.sweeps, "exchanges": self.plan.exchanges}
 
 
+def _of_unplanned(program: Any, circuit: Any, *args: Any) -> dict[str, Any]:
+    return {"qubits": circuit.num_qubits, "sweeps": program.num_stages}
+
+
 def _of_rows(states: int) -> Callable[..., dict[str, Any]]:
     """Row programs keep their states in cache: what counts is arithmetic, some 6 flops an amplitude and operation."""
 
@@ -125,6 +129,7 @@ POINTS: list[Point] = [
     Point(Source, "compiled", timed("plan", "plan")),
     Point(Compiled, "hold", _bound),
     Point(Runner, "run_with", timed("run", "run", _of_run)),
+    Point(unplanned, "_run", timed("run without a plan", "run", _of_unplanned)),
     Point(CpuExecutor, "run", forward),
     Point(CpuExecutor, "run_from_zero", from_zero),
     Point(CpuExecutor, "run_back", undone),

@@ -39,6 +39,20 @@ def flip(kind: str = "flip", mixes: int = 1, controls: tuple[tuple[int, int], ..
     return Operation(kind, mixes, 0, 0, (0,), controls)
 
 
+def form(**changes: Any) -> Any:
+    """CRY of a control that must be 1, as kernels.GateForm takes it."""
+    return kernels.GateForm(**form_arguments() | changes)
+
+
+def form_arguments() -> dict[str, Any]:
+    ry = 2
+    return {
+        **{"kind": 0, "swaps": False, "qubits": 2, "angles": 1, "mixes": 2, "x_like": 0, "z_like": 1, "targets": [1]},
+        **{"controls": [(0, 1)], "formula": ry, "slots": [0], "matrix": [], "source": [], "phases": [], "wide": []},
+        **{"letters": "", "sign": 1.0, "is_real": True, "is_pure": True},
+    }
+
+
 def pauli_plan(bits: int = BITS, **changes: Any) -> Any:
     arguments = {
         "bits": bits,
@@ -184,6 +198,39 @@ def functions(dtype: str) -> dict[str, Wrong]:
             operations=[[flip(kind="x")], [flip(mixes=-1)], [flip(mixes=1 << 64)], [flip(controls=((64, 1),))]],
             parities=[-1, 63],
             flags=[[], [0, 0]],
+        ),
+        "GateForm": Wrong(
+            kernels.GateForm,
+            form_arguments,
+            kind=[-1, 6, 4, 5],
+            qubits=[-1, 1, 63],
+            angles=[0],
+            mixes=[4],
+            x_like=[4],
+            z_like=[4],
+            targets=[[2], [-1], [0, 1], [1, 1], []],
+            controls=[[(2, 1)], [(-1, 1)], [(0, 2)]],
+            formula=[-1, 1000, 0],
+            slots=[[1], [-1], [0, 0], []],
+            phases=[[([2], 0.0, [])], [([0], 0.0, [(1, 1.0)])], [([0, 0], 0.0, [])]],
+            wide=[[([(2, 1)], 0.0, [])], [([(0, 2)], 0.0, [])], [([(0, 1)], 0.0, [(1, 1.0)])]],
+            letters=["XX"],
+        ),
+        "GateForm.num_mixed": Wrong(lambda: form().num_mixed, dict),
+        "add_gates": Wrong(
+            kernels.add_gates,
+            lambda: {
+                **{"program": program(dtype, stage=False, bind=False), "forms": [form()]},
+                **{"which": np.array([0, 0], np.int32), "qubits": np.array([0, 1, 4, 2], np.int32)},
+                **{"tile": BITS, "contiguous": BITS, "parities": 6},
+            },
+            program=[program(dtype)],
+            forms=[[]],
+            which=[np.array([0, 1], np.int32), np.array([0, -1], np.int32), np.array([0], np.int32)],
+            qubits=[np.array(some, np.int32) for some in ([0, 1, 4], [0, 1, 4, 5], [0, 1, 4, -1], [0, 1, 2, 2])],
+            tile=[-1, BITS + 1, BITS - 1],
+            contiguous=[-1, BITS + 1],
+            parities=[-1, 63],
         ),
         "apply_batch": Wrong(
             kernels.apply_batch,

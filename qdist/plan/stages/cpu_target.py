@@ -13,12 +13,16 @@ from qdist.plan.fuse import Block
 from qdist.plan.stages.schedule import Stage
 from qdist.plan.stages.target import Target
 
-__all__ = ["cpu_target"]
+__all__ = ["arithmetic_share", "cpu_target"]
 
 _PARITIES = 6
 """Tables of 64 angles: a few of them stay in the first-level cache beside a tile."""
 _ROW_BLOCK = 1 << 22
 """A second-level cache, or nearly so."""
+
+_WORTH_PLANNING = 22
+"""Circuits whose gates go straight to kernels (backends/cpu/unplanned.py) take less time so up to about there, on two
+cores of a Xeon."""
 
 _FEWEST_BITS_TO_CHOOSE = 18
 """Of shards for which larger tiles are tried: smaller ones fit caches, where a sweep costs little."""
@@ -59,8 +63,8 @@ _ARITHMETIC = {"aarch64": (1.0, 0.37), "x86_64_v3": (0.25, 0.13), "x86_64_v4": (
 cores, two of a Xeon with AVX2 and with AVX-512, fitted to the same circuits (of 20 and 24 qubits)."""
 
 
-def _arithmetic(nbytes: int) -> float:
-    """The same for a state of so many bytes."""
+def arithmetic_share(nbytes: int) -> float:
+    """What the numbers of blocks are to be multiplied by, for a state of so many bytes."""
     return (_ARITHMETIC.get(variant) or _ARITHMETIC["aarch64"])[nbytes > _IN_CACHE]
 
 
@@ -91,10 +95,10 @@ class CpuTarget(Target):
         return _TRIES
 
     def work(self, num_bits: int) -> float:
-        return _arithmetic(self.dtype.itemsize << num_bits) * _DENSE[2] / 16  # Matrices of two qubits weigh 16.
+        return arithmetic_share(self.dtype.itemsize << num_bits) * _DENSE[2] / 16  # Matrices of two qubits weigh 16.
 
     def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        arithmetic = _arithmetic(self.dtype.itemsize << num_bits) * sum(map(_block_cost, blocks))
+        arithmetic = arithmetic_share(self.dtype.itemsize << num_bits) * sum(map(_block_cost, blocks))
         _, sweep, work = self._costs(num_bits)
         return sweep + work * arithmetic
 
@@ -123,5 +127,6 @@ def cpu_target(dtype: np.dtype) -> Target:
         row,
         parities=_PARITIES,
         arithmetic_apart=True,
+        worth_planning=_WORTH_PLANNING,
         row_block=_ROW_BLOCK,
     )

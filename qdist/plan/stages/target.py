@@ -41,6 +41,10 @@ class Target:
     """Whether stages may leave qubits at other positions of their tiles at little cost (plan/stages/moving.py)."""
     arithmetic_apart: bool = False
     """Whether ``stage_cost`` counts arithmetic that ``sweep_cost`` does not."""
+    worth_planning: int = 0
+    """Qubits from which on a circuit that runs one time is worth more than the first plan: on smaller states, rewriting
+    gates and comparing plans take longer than they save."""
+
     row_block: int = 0
     """Bytes of cache that a block of rows of a batch may take (plan/rows); 0 if the device has no kernels for them."""
 

@@ -10,6 +10,7 @@ void bind_batch(nb::module_& m);
 void bind_calls(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_exchange(nb::module_& m);
+void bind_forms(nb::module_& m);
 void bind_graph(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_measure(nb::module_& m);
@@ -56,6 +57,7 @@ NB_MODULE(QDIST_MODULE, m) {
     bind_program(m);
     bind_program_single(m);
     bind_program_double(m);
+    bind_forms(m);
     bind_search(m);
     bind_tensor(m);
     bind_xla(m);
