@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Action", "acts", "commute", "stops"]
+__all__ = ["Action", "Stops", "acts", "commute", "stops"]
 
 ByKind = tuple[int, int, int]
 """Masks of qubits: of those on which something acts like Z, like X, and like neither."""
@@ -35,6 +35,24 @@ def acts(action: Action) -> ByKind:
 def stops(action: Action) -> ByKind:
     """The qubits on which it may not be passed by what acts in each way there."""
     return action.mixes, action.all & ~action.x_like, action.all
+
+
+class Stops:
+    """What may not pass those that have been added."""
+
+    __slots__ = ("_all", "_x", "_z")
+
+    def __init__(self) -> None:
+        self._z = self._x = self._all = 0
+
+    def add(self, action: Action) -> None:
+        z, x, every = stops(action)
+        self._z, self._x, self._all = self._z | z, self._x | x, self._all | every
+
+    def stop(self, action: Action) -> bool:
+        """Whether it may not pass one of them."""
+        z, x, neither = acts(action)
+        return bool(z & self._z | x & self._x | neither & self._all)
 
 
 def commute(a: Action, b: Action) -> bool:

@@ -12,13 +12,12 @@ from qdist.backends.cuda.lowering.back_tables import BackTables
 from qdist.backends.cuda.lowering.inverse import undoing
 from qdist.backends.cuda.lowering.lean import is_lean
 from qdist.backends.cuda.lowering.patterns import PARITIES
-from qdist.backends.cuda.lowering.phases import phases
+from qdist.backends.cuda.lowering.phases import WIDEST, num_phases
 from qdist.backends.cuda.lowering.resident import layout, resident
 from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, larger_shapes, shape_of
 from qdist.plan.cost import block_flops
 from qdist.plan.fuse import Block
-from qdist.plan.operations import Operation
 from qdist.plan.stages.schedule import Stage
 from qdist.plan.stages.target import Target
 
@@ -95,8 +94,14 @@ class CudaTarget(Target):
         return block.keeps_parity and is_lean(block)
 
     def has_room(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> bool:
-        operations = [o for block in blocks for o in block.operations]
-        return _surely_fits(stage, operations, self.shape) or _fits(num_bits, stage, blocks, self.shape)
+        # Each operation begins a phase at most, beside those that load and store.
+        if _surely_fits(stage, blocks, sum(len(block.operations) for block in blocks) + 2, self.shape):
+            return True
+        if self.shape.states == 1 and not stage.is_wide:
+            count = num_phases(stage.close, blocks, self.shape)
+            if _surely_fits(stage, blocks, count, self.shape):
+                return True
+        return _fits(num_bits, stage, blocks, self.shape)
 
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
         inside = sum(1 << p for p in stage.close)
@@ -105,14 +110,14 @@ class CudaTarget(Target):
         if stage.is_wide:
             return memory
         if self.shape.states == 1:
-            count = len(phases(list(stage.close), list(blocks), self.shape).phases)
+            count = num_phases(stage.close, blocks, self.shape)
             diagonals = sum(block.kind in ("diagonal", "table") for block in blocks)
             products = sum(map(_products, blocks))
             costs, more = _COSTS[self.shape.itemsize], self.shape.tile - shape_of(self.shape.dtype).tile
             work = costs.memory * memory + costs.phase * count + costs.diagonal * diagonals + costs.product * products
             return max(memory, costs.larger[min(max(0, more), len(costs.larger) - 1)] * work)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
-        count = len(phases(list(stage.close), undoing(blocks), self.shape).phases)
+        count = num_phases(stage.close, undoing(blocks), self.shape)
         usual = back_shape_of(self.shape.dtype)
         more = max(0, len(stage.close) - usual.tile)
         larger = _FEWER_BLOCKS[max(1, usual.blocks >> more)] if more else 1.0
@@ -184,19 +189,24 @@ def _products(block: Block) -> float:
     return block_flops(block) / 2
 
 
-def _surely_fits(stage: Stage, operations: list[Operation], shape: Shape) -> bool:
-    """Whether no lowering of the operations can need more room than there is: the usual case, told without lowering."""
-    phases = sum(len(o.terms) + len(o.wide) for o in operations)
+def _surely_fits(stage: Stage, blocks: Sequence[Block], count: int, shape: Shape) -> bool:
+    """Whether no lowering of the blocks in ``count`` phases can need more room than there is: the usual case, told
+    without lowering."""
+    # Matrices on one qubit or two are an operation each, whatever became part of them.
+    matrices = sum(block.is_plain_dense and block.mixes.bit_count() <= WIDEST for block in blocks)
+    others = [
+        o for block in blocks if not block.is_plain_dense or block.mixes.bit_count() > WIDEST for o in block.operations
+    ]
+    phases = sum(len(o.terms) + len(o.wide) for o in others)
     size = max(len(stage.close), shape.narrowest)
-    # Each operation begins a phase at most, beside those that load and store.
-    num_phases = len(operations) + 2
     if shape.states == 1:
-        # A matrix or a table of phases has up to 32 numbers, or two a register.
-        numbers = len(operations) * max(32, 2 << shape.registers)
-        counts = (num_phases, len(operations) + phases, numbers, phases)
+        # A matrix has up to 32 numbers, or four a register; a table of phases two for each setting of the registers.
+        numbers = matrices * max(32, 4 * shape.registers) + len(others) * max(32, 2 << shape.registers)
+        counts = (count, matrices + len(others) + phases, numbers, phases)
         few = phases * shape.itemsize // 2 <= shape.coefficient_bytes
         return few and layout(size, shape, *counts).end <= shape.shared_bytes
-    needed = num_phases * (1024 + (4 << size - shape.registers)) + 256 * phases
+    phases = sum(len(o.terms) + len(o.wide) for block in blocks for o in block.operations)
+    needed = count * (1024 + (4 << size - shape.registers)) + 256 * phases
     return needed <= shape.shared_bytes - (shape.states * shape.itemsize << size)
 
 

@@ -19,10 +19,10 @@ from qdist.backends.cuda.lowering.packing import MOST, Piece, Step, pack
 from qdist.backends.cuda.lowering.tile import Shape, lane_order
 from qdist.backends.in_tile import dense_targets
 from qdist.backends.index_map import IndexMap, index_map
-from qdist.plan.commute import commute
+from qdist.plan.commute import Stops, commute
 from qdist.plan.fuse import Block
 
-__all__ = ["WIDEST", "Phase", "TilePhases", "is_held", "phases"]
+__all__ = ["WIDEST", "Phase", "TilePhases", "is_held", "num_phases", "phases"]
 
 WIDEST = 2
 """Matrices of so many qubits run in registers."""
@@ -44,6 +44,8 @@ class Phase:
     """Register bits of two-qubit matrices, which sit side by side."""
     directions: Directions | None = None
     """Of a phase of Pauli rotations."""
+    mixed: int = 0
+    """Mask of the tile bits that are held, or that a block mixes which runs in registers."""
     held: list[int] = field(default_factory=list)
     """Tile bits of a wide matrix that are the first registers, in this order; one that always is the last stays so."""
     registers: list[int] = field(default_factory=list)
@@ -69,6 +71,20 @@ class TilePhases:
 
 def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TilePhases:
     """The phases of a stage whose tile holds the positions ``close``."""
+    found = _found(close, blocks, shape)
+    for number, phase in enumerate(found.phases):
+        outer = number in (0, len(found.phases) - 1)
+        _arrange(phase, found.bit, found.size, shape, outer)
+    return found
+
+
+def num_phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> int:
+    """How many these are."""
+    return len(_found(close, blocks, shape).phases)
+
+
+def _found(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TilePhases:
+    """The same with their blocks, but with bits in no order yet."""
     size = max(len(close), shape.narrowest)
     bit = {position: k for k, position in enumerate(close)}
     low = min(shape.contiguous, size - shape.registers)
@@ -78,9 +94,6 @@ def phases(close: Sequence[int], blocks: Sequence[Block], shape: Shape) -> TileP
         packed = pack(_pieces(blocks, bit), shape.registers, closed, below=len(found.phases), kept=shape.kept)
         if packed is not None:
             found = _folded(_filled(packed, blocks, bit, size, shape), bit, size, low, shape)
-    for number, phase in enumerate(found.phases):
-        outer = number in (0, len(found.phases) - 1)
-        _arrange(phase, bit, size, shape, outer)
     return found
 
 
@@ -112,7 +125,8 @@ def _begun(block: Block, bit: dict[int, int], size: int, shape: Shape) -> Phase:
     """The phase whose reading of the tile performs a block."""
     source = index_map(block.operations, bit, size) if block.kind == "linear" else None
     held = [bit[q] for q in dense_targets(block)] if is_held(block, bit, shape) else []
-    return Phase(None if source else block, source, held=sorted(held, key=lambda k: (shape.kept >> k & 1, k)))
+    held.sort(key=lambda k: (shape.kept >> k & 1, k))
+    return Phase(None if source else block, source, mixed=sum(1 << k for k in held), held=held)
 
 
 def _pieces(blocks: Sequence[Block], bit: dict[int, int]) -> list[Piece]:
@@ -131,9 +145,8 @@ def _filled(packed: list[Step], blocks: Sequence[Block], bit: dict[int, int], si
     for first, members in packed:
         phase = Phase(None, None) if first is None else _begun(blocks[first], bit, size, shape)
         for block in (blocks[k] for k in members):
-            if not _takes(phase, block, bit, shape):
+            if not _taken(phase, block, bit, shape):
                 raise AssertionError("packing has filled a phase with more than its registers hold")
-            phase.blocks.append(block)
         found.append(phase)
     return found
 
@@ -144,16 +157,16 @@ def _folded(found: list[Phase], bit: dict[int, int], size: int, low: int, shape:
     load = store = IndexMap.identity(size)
     if len(found) > 1 and not found[0].blocks and (first := found[1].source) and first.keeps_rows(low):
         load = first
-        found[:2] = [Phase(None, None, found[1].blocks, found[1].pairs)]
+        found[:2] = [Phase(None, None, found[1].blocks, found[1].pairs, mixed=found[1].mixed)]
     if found[-1].source and not found[-1].blocks and len(found) > 1:
         last = found[-1].source.inverse()
         if last.keeps_rows(low):
             store = last
             del found[-1]
     closed = (1 << low) - 1 & ~shape.kept
-    if found[0].directions or _mixed(found[0], bit) & closed:
+    if found[0].directions or found[0].mixed & closed:
         found.insert(0, Phase(None, None))
-    if found[-1].directions or _mixed(found[-1], bit) & closed:
+    if found[-1].directions or found[-1].mixed & closed:
         found.append(Phase(None, None))
     return TilePhases(size, bit, load, found, store)
 
@@ -185,13 +198,6 @@ def _crosses_threads(block: Block) -> bool:
     )
 
 
-def _mixed(phase: Phase, bit: dict[int, int]) -> int:
-    mask = sum(1 << k for k in phase.held)
-    for block in phase.blocks:
-        mask |= _near(block.mixes, bit)
-    return mask
-
-
 def _near(mask: int, bit: dict[int, int]) -> int:
     """A mask of positions as one of tile bits; those outside the tile are left out."""
     return sum(1 << k for position, k in bit.items() if mask >> position & 1)
@@ -207,11 +213,11 @@ def _run_section(section: list[Block], found: list[Phase], bit: dict[int, int], 
         found.append(Phase(None, None))
     while waiting:
         later: list[Block] = []
+        stops = Stops()
         for block in waiting:
-            if all(commute(block, other) for other in later) and _takes(found[-1], block, bit, shape):
-                found[-1].blocks.append(block)
-            else:
+            if stops.stop(block) or not _taken(found[-1], block, bit, shape):
                 later.append(block)
+                stops.add(block)
         waiting = later
         if waiting:
             found.append(Phase(None, None))
@@ -223,30 +229,36 @@ def _run_rotations(rotations: list[Block], found: list[Phase], bit: dict[int, in
     while waiting:
         directions = Directions(shape)
         phase, later = Phase(None, None, directions=directions), list[Block]()
+        stops = Stops()
         for block in waiting:
-            if all(commute(block, other) for other in later) and directions.takes(_near(block.mixes, bit)):
+            if not stops.stop(block) and directions.takes(_near(block.mixes, bit)):
                 phase.blocks.append(block)
             else:
                 later.append(block)
+                stops.add(block)
         found.append(phase)
         waiting = later
 
 
-def _takes(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
-    """Whether the bits that a block mixes find room among the phase's registers, pairs side by side; notes pairs.
+def _taken(phase: Phase, block: Block, bit: dict[int, int], shape: Shape) -> bool:
+    """Adds a block to a phase, if the bits that it mixes find room among the phase's registers, pairs side by side.
     Matrices that keep parities run on any two."""
-    mixed = [bit[q] for q in dense_targets(block)] if block.mixes else []
-    if phase.held and len(mixed) == 2 and not block.keeps_parity:
-        return False
-    pairs = list(phase.pairs)
-    if len(mixed) == 2 and not block.keeps_parity and not {(mixed[0], mixed[1]), (mixed[1], mixed[0])} & set(pairs):
-        pairs.append((mixed[0], mixed[1]))
+    targets = [bit[q] for q in dense_targets(block)] if block.mixes else []
+    pairs = phase.pairs
+    if len(targets) == 2 and not block.keeps_parity:
+        first, second = targets
+        if phase.held:
+            return False
+        if (first, second) not in pairs and (second, first) not in pairs:
+            pairs = [*pairs, (first, second)]
+    mixed = phase.mixed | sum(1 << b for b in targets)
     paired = [b for pair in pairs for b in pair]
-    taken = _mixed(phase, bit) | shape.kept
-    singles = {b for b in range(shape.widest) if taken >> b & 1}.union(mixed).difference(paired)
-    if len(set(paired)) < len(paired) or len(paired) + len(singles) > shape.registers:
+    of_pairs = sum(1 << b for b in set(paired))
+    singles = (mixed | shape.kept) & ~of_pairs
+    if of_pairs.bit_count() < len(paired) or len(paired) + singles.bit_count() > shape.registers:
         return False
-    phase.pairs = pairs
+    phase.pairs, phase.mixed = pairs, mixed
+    phase.blocks.append(block)
     return True
 
 
@@ -258,7 +270,7 @@ def _arrange(phase: Phase, bit: dict[int, int], size: int, shape: Shape, outer: 
         places = [shape.swizzled(1 << k) for k in lanes]
         phase.lanes = lane_order(shape, lanes, places, places)
         return
-    mixed = _mixed(phase, bit)
+    mixed = phase.mixed
     # Those that are registers in every phase come last, after what they are paired with.
     last = [b for pair in phase.pairs for b in sorted(pair, reverse=True) if any(shape.kept >> k & 1 for k in pair)]
     last = last or [k for k in range(size) if shape.kept >> k & 1]

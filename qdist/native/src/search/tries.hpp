@@ -3,9 +3,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/pool.hpp"
 #include "search/schedule.hpp"
 
 namespace qdist {
@@ -37,16 +40,29 @@ inline std::vector<Action> reweighted(std::vector<Action> gates, int number) {
     return gates;
 }
 
-// What costs least of plan(0) ... plan(tries - 1).
+// What costs least of plan(0) ... plan(tries - 1), of several the first. Threads share the tries; the result is the same for any
+// number of them.
 template <class Plan, class Cost>
 std::vector<Scheduled> cheapest(int tries, Plan plan, Cost cost) {
-    std::vector<Scheduled> best;
-    double least = 0;
-    for (int number = 0; number < tries; ++number) {
-        std::vector<Scheduled> found = plan(number);
-        if (const double needed = cost(found); number == 0 || needed < least) best = std::move(found), least = needed;
-    }
-    return best;
+    struct Tried {
+        double cost;
+        int number;
+        std::vector<Scheduled> stages;
+        bool is_better(const Tried& other) const { return cost < other.cost || (cost == other.cost && number < other.number); }
+    };
+    std::mutex mutex;
+    std::optional<Tried> best;
+    run_on_threads(max_threads(), tries, [&](Pieces& pieces) {
+        std::optional<Tried> own;
+        for (std::size_t k = pieces.next(); k != Pieces::none; k = pieces.next()) {
+            std::vector<Scheduled> found = plan(int(k));
+            const double needed = cost(found);
+            if (Tried tried{needed, int(k), std::move(found)}; !own || tried.is_better(*own)) own.emplace(std::move(tried));
+        }
+        const std::lock_guard lock(mutex);
+        if (own && (!best || own->is_better(*best))) best = std::move(own);
+    });
+    return std::move(best->stages);
 }
 
 }  // namespace qdist
