@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qdist.backends import chosen_device
 from qdist.backends.cpu.unplanned import MOST_QUBITS, UnplannedGates
 from qdist.circuit import Circuit, lowered
 from qdist.circuit.binding import ParameterValues, flat_values
 from qdist.circuit.measurements import split_final_measurements
+from qdist.circuit.parameters import Expression, Parameter
+from qdist.native import kernels
 from qdist.plan.layout import Layout
 from qdist.plan.precision import LONG
 from qdist.state.checking import checks
@@ -43,9 +47,25 @@ def run_unplanned(circuit: Circuit, params: ParameterValues | None, device: str,
 
 
 def _run(program: Any, circuit: Circuit, params: ParameterValues | None, dtype: np.dtype[Any]) -> StateVector:
-    theta = flat_values(circuit.parameters, [] if params is None else params)
-    functions, n = circuit.functions, circuit.num_qubits
-    program.bind(circuit.affine()(theta if functions is None else functions.extended(theta)))
-    state = StateVector.empty(n, dtype, None, Layout.identity(n), "cpu")
+    parameters = circuit.parameters
+    program.bind(_angles(circuit, parameters, flat_values(parameters, [] if params is None else params)))
+    state = StateVector.empty(circuit.num_qubits, dtype, None, Layout.identity(circuit.num_qubits), "cpu")
     program.run_from_zero(state.local)
     return state
+
+
+def _angles(circuit: Circuit, parameters: Sequence[Parameter], theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """All angles for these values of the parameters, modulo 4 pi."""
+    values: dict[Any, float] = dict(zip(parameters, theta.tolist()))
+    angles: list[float] = []
+    for instruction in circuit.instructions:
+        for angle in instruction.params:
+            if not isinstance(angle, Expression):
+                angles.append(angle)
+            elif isinstance(angle, Parameter):
+                angles.append(values[angle])
+            else:
+                functions = circuit.functions
+                return circuit.affine()(theta if functions is None else functions.extended(theta))
+    kernels.reduce_angles(reduced := np.array([angles], dtype=np.float64))
+    return reduced[0]

@@ -25,7 +25,7 @@ from qdist.plan.stages.target import Target
 
 __all__ = ["MOST_QUBITS", "UnplannedGates"]
 
-MOST_QUBITS = 24
+MOST_QUBITS = 26
 """Larger states are worth a plan, whatever the circuit is."""
 _CORES = len(os.sched_getaffinity(0))
 _SECONDS_A_BYTE = 1.2e-10
