@@ -40,6 +40,7 @@ public:
 
     // What has been checked.
     virtual void begin_stage(std::vector<int> positions) = 0;
+    virtual void expect_blocks(std::size_t count) = 0;
     virtual void add_dense(std::vector<int> targets, Bits near, Bits far, std::vector<Factor> factors) = 0;
     virtual void add_pair(std::vector<int> targets, const PairNumbers& numbers) = 0;
     virtual void add_diagonal(const std::vector<TermData>& terms, const std::vector<WideData>& wides) = 0;

@@ -317,11 +317,14 @@ std::tuple<int, int, int> add_gates(AnyProgram& program, const std::vector<const
     for (const Scheduled& stage : stages) {
         std::vector<PlacedGate> own;
         std::vector<Fusable> fusables;
+        own.reserve(stage.gates.size()), fusables.reserve(stage.gates.size());
         for (int g : stage.gates) own.push_back(gates[g]), fusables.push_back(gates[g].fusable());
         const std::vector<int> positions = positions_of(stage.close);
         program.begin_stage(positions);
         Lowering lowering(program, own, positions);
-        for (const Fusing::Block& block : Fusing(fusables, parities, false).run()) ++blocks, roundings += lowering.add(block);
+        const std::vector<Fusing::Block> found = Fusing(fusables, parities, false).run();
+        program.expect_blocks(found.size());
+        for (const Fusing::Block& block : found) ++blocks, roundings += lowering.add(block);
     }
     return {int(stages.size()), blocks, roundings};
 }

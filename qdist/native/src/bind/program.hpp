@@ -38,6 +38,7 @@ public:
     void check_bound() const override { program_.check_bound(); }
 
     void begin_stage(std::vector<int> positions) override { program_.begin_stage(std::move(positions)); }
+    void expect_blocks(std::size_t count) override { program_.expect_blocks(count); }
 
     void add_dense(std::vector<int> targets, Bits near, Bits far, std::vector<Factor> factors) override {
         Dense<Real> dense(tile_bits(), std::move(targets), near.mask, near.value);

@@ -98,6 +98,9 @@ public:
     }
     int tile_bits() const { return std::max(stage_bits(), Simd<Real>::lane_bits); }
 
+    // So many blocks of the current stage are to come.
+    void expect_blocks(std::size_t count) { stages_.back().blocks.reserve(count); }
+
     void add(Block<Real> block) {
         is_bound_ = is_complete_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
