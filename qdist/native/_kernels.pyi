@@ -520,6 +520,8 @@ class GateForm:
         sign: float,
         is_real: bool,
         is_pure: bool,
+        pass_of: tuple[int, int, bool, bool],
+        factors: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[complex]]],
     ) -> None: ...
     @property
     def num_mixed(self) -> int: ...
@@ -533,6 +535,14 @@ def add_gates(
     contiguous: int,
     parities: int,
 ) -> tuple[int, int, int]: ...
+def pair_runs(
+    qubits: _Vector[np.uint64],
+    kinds: _Vector[np.int32],
+    flips: _Vector[np.uint64],
+    odd_ys: Sequence[bool],
+    simple: Sequence[bool],
+    close: int,
+) -> list[list[int]]: ...
 def fuse(
     operations: list[Any], parities: int, flags: Sequence[int] | None
 ) -> tuple[list[tuple[int, list[int], int, int, int]], int]: ...

@@ -49,7 +49,8 @@ def form_arguments() -> dict[str, Any]:
     return {
         **{"kind": 0, "swaps": False, "qubits": 2, "angles": 1, "mixes": 2, "x_like": 0, "z_like": 1, "targets": [1]},
         **{"controls": [(0, 1)], "formula": ry, "slots": [0], "matrix": [], "source": [], "phases": [], "wide": []},
-        **{"letters": "", "sign": 1.0, "is_real": True, "is_pure": True},
+        **{"letters": "", "sign": 1.0, "is_real": True, "is_pure": True, "pass_of": (2, 0, False, False)},
+        "factors": [(12, [0], [0, 1], np.kron([[0, -1j], [1j, 0]], [[0, 0], [0, 1]]).ravel().tolist())],
     }
 
 
@@ -215,6 +216,8 @@ def functions(dtype: str) -> dict[str, Wrong]:
             phases=[[([2], 0.0, [])], [([0], 0.0, [(1, 1.0)])], [([0, 0], 0.0, [])]],
             wide=[[([(2, 1)], 0.0, [])], [([(0, 2)], 0.0, [])], [([(0, 1)], 0.0, [(1, 1.0)])]],
             letters=["XX"],
+            pass_of=[(-1, 0, False, False), (6, 0, False, False), (0, 0, False, False), (3, 4, False, False)],
+            factors=[[(2, [1], [1], [])], [(2, [0], [2], [])], [(2, [], [1], [])], [(0, [], [0], [1, 0, 0])]],
         ),
         "GateForm.num_mixed": Wrong(lambda: form().num_mixed, dict),
         "add_gates": Wrong(
@@ -231,6 +234,19 @@ def functions(dtype: str) -> dict[str, Wrong]:
             tile=[-1, BITS + 1, BITS - 1],
             contiguous=[-1, BITS + 1],
             parities=[-1, 63],
+        ),
+        "pair_runs": Wrong(
+            kernels.pair_runs,
+            lambda: {
+                **{"qubits": masks(1, 3), "kinds": np.array([0, 4], np.int32), "flips": masks(0, 0)},
+                **{"odd_ys": [False, False], "simple": [True, False], "close": 3},
+            },
+            qubits=[masks(1), masks(3, 3)],
+            kinds=[np.array([0], np.int32), np.array([-1, 4], np.int32), np.array([0, 6], np.int32)],
+            flips=[masks()],
+            odd_ys=[[True]],
+            simple=[[]],
+            close=[-1, 65],
         ),
         "apply_batch": Wrong(
             kernels.apply_batch,

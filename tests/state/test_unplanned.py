@@ -11,8 +11,10 @@ from states import DTYPES, TOLERANCE
 import qdist as qd
 from qdist.backends import StateError
 from qdist.backends.cpu import unplanned
+from qdist.backends.cpu.unplanned import UnplannedGates
 from qdist.circuit import GATES, CircuitError
 from qdist.circuit.gate import Gate
+from qdist.native import kernels
 from qdist.plan.planner import make_plan
 from qdist.state import reference
 from qdist.state.unplanned import run_unplanned
@@ -79,6 +81,29 @@ def test_blocks_of_many_gates_of_a_kind() -> None:
         gates = [GATES[name] for name in names]
         for n in (5, 14):
             assert_right(random_circuit(n, 150, 4, gates), [], "complex128")
+
+
+def test_gates_on_the_same_two_qubits_are_one_matrix() -> None:
+    rng = random.Random(3)
+    circuit = qd.Circuit(6)
+    for pair in ((0, 1), (2, 3), (4, 5), (1, 2), (3, 4)):
+        for _ in range(3):
+            for q in pair:
+                circuit.u(*(rng.uniform(-3, 3) for _ in range(3)), q)
+            circuit.cx(*pair).crx(0.3, *pair[::-1]).rzz(0.7, *pair).swap(*pair).cp(1.1, *pair)
+    gates = UnplannedGates.of(circuit.instructions, 6, np.dtype("complex128"))
+    assert gates is not None
+    _, (stages, blocks, _) = gates._lowered(kernels.Program128)
+    assert (stages, blocks) == (1, 5)
+    assert_right(circuit, [], "complex128")
+
+
+def test_few_gates_on_two_qubits_stay_as_they_are() -> None:
+    circuit = qd.Circuit(4).ry(0.3, 0).cx(0, 1).rzz(0.2, 2, 3)
+    gates = UnplannedGates.of(circuit.instructions, 4, np.dtype("complex128"))
+    assert gates is not None
+    assert gates._lowered(kernels.Program128)[1][1] == 3
+    assert_right(circuit, [], "complex128")
 
 
 def test_parameters_their_sums_and_functions() -> None:

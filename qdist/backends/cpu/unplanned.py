@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from qdist.backends.in_tile import Factors, factors_of
 from qdist.circuit import GATES, Gate
 from qdist.circuit.channels import LinearGate
 from qdist.circuit.instruction import Instruction
 from qdist.native import kernels
-from qdist.plan.fuse import KINDS, block_kind
+from qdist.plan.fuse import KINDS, Block, block_kind
 from qdist.plan.operations import Operation, as_rotation, gate_operation
 from qdist.plan.precision import most_roundings_of_values
+from qdist.plan.rewrites.pairs import PASSES, Pass, as_matrices, pass_of
 from qdist.plan.stages.cpu_target import arithmetic_share, cpu_target
 from qdist.plan.stages.target import Target
 
@@ -113,6 +115,11 @@ def _new_form(gate: Gate) -> Any:
     identity = gate.base.is_identity
     found = _NOTHING if identity else gate_operation(gate, range(gate.num_qubits), range(gate.num_params))
     rotation = as_rotation(found)
+    own_pass, factors = pass_of(found), Factors()
+    if found.all.bit_count() > 2:
+        own_pass = Pass(PASSES.index("apart"))
+    elif own_pass.kind != PASSES.index("apart") and (found.kind != "dense" or found.controls):
+        factors = factors_of(Block("dense", list(as_matrices(found))), range(gate.num_qubits))
     matrix = [] if found.matrix is None or found.kind == "permute" else np.asarray(found.matrix).ravel().tolist()
     return kernels.GateForm(
         KINDS.index(block_kind(found)),
@@ -134,4 +141,6 @@ def _new_form(gate: Gate) -> Any:
         found.sign,
         found.gate is not None and found.gate.is_real,
         found.gate is not None and found.gate.is_pure,
+        own_pass,
+        factors,
     )

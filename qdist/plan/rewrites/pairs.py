@@ -3,33 +3,28 @@
 A two-qubit gate that is written as CX gates with matrices of one qubit between them, as transpilers do, or as rotations
 between such matrices, takes several passes of a tile; as one 4 x 4 matrix it takes one. In turn the matrix mixes both
 of its qubits, which a CX or a phase does not. Whether that pays is for the planner to find out: here are the runs of
-gates where it may.
+gates where it may (native/src/search/pairs.hpp finds them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from qdist.circuit.gates import GATES
-from qdist.circuit.pauli.text import qubits_of
+from qdist.native import kernels
 from qdist.plan.operations import Operation, as_rotation
 
-__all__ = ["as_matrices", "with_pairs_joined"]
-
-_ONE, _REAL, _ROTATION, _CONTROLLED, _SHARED = 0.45, 0.3, 0.33, 0.25, 0.1
-"""What passes cost, in units of a matrix on two qubits: of matrices of one qubit, of those with real entries,
-of Pauli rotations with the same flips, of matrices under a condition; and what a gate's share is in a pass of all
-phases or all changes of the index. Between those of Neoverse-N1 and of a Xeon (benchmarks/cpu_notes.md)."""
+__all__ = ["PASSES", "Pass", "as_matrices", "pass_of", "with_pairs_joined"]
 
 
 def with_pairs_joined(operations: Sequence[Operation], close: int) -> list[Operation] | None:
     """The same operations with runs on the same two qubits as one matrix each, where these would take less than the
     run does; None where there are none. close: qubits from there on cannot be mixed."""
-    runs = _Runs(operations, close).worth_joining()
+    runs = _worth_joining(operations, close)
     if not runs:
         return None
     by_last = {run[-1]: run for run in runs}
@@ -43,100 +38,53 @@ def with_pairs_joined(operations: Sequence[Operation], close: int) -> list[Opera
     return result
 
 
-@dataclass(slots=True)
-class _Run:
-    """Operations on one qubit or two, by their numbers, between which nothing else acts on these qubits."""
-
-    qubits: int
-    numbers: list[int]
+PASSES = ("alone", "shared", "controlled", "rotation", "matrix", "apart")
+"""What a gate is as a pass of its own, by its number in C++."""
 
 
-class _Runs:
-    """Finds the longest runs. A gate of one qubit is part of the run before it, or of the next where that is not worth
-    joining."""
+class Pass(NamedTuple):
+    """A gate as a pass of its own: of a row of one qubit's matrices, part of a pass of all phases or all changes of the
+    index, a matrix under conditions, a Pauli rotation, or another matrix; apart where it has no form as matrices."""
 
-    def __init__(self, operations: Sequence[Operation], close: int) -> None:
-        self._operations, self._close = operations, close
-        self._open: dict[int, _Run] = {}
-        """By qubit."""
-        self._found: list[list[int]] = []
-
-    def worth_joining(self) -> list[list[int]]:
-        """The numbers of each run's operations, in order."""
-        for k, operation in enumerate(self._operations):
-            qubits = operation.all
-            if not qubits:
-                continue  # A phase of all amplitudes.
-            if qubits.bit_count() > 2 or qubits >> self._close or not as_matrices(operation):
-                self._end_on(qubits)
-                for q in qubits_of(qubits):
-                    self._open.pop(q, None)
-                continue
-            run = self._open.get(qubits.bit_length() - 1)
-            if run is None or qubits & ~run.qubits:
-                run = self._begin(qubits)
-            run.numbers.append(k)
-        self._end_on(-1)
-        return self._found
-
-    def _begin(self, qubits: int) -> _Run:
-        """A new run, with the gates of one qubit before it."""
-        self._end_on(qubits)
-        before = [k for q in qubits_of(qubits) if q in self._open for k in self._open[q].numbers]
-        run = _Run(qubits, sorted(before))
-        self._open.update(dict.fromkeys(qubits_of(qubits), run))
-        return run
-
-    def _end_on(self, qubits: int) -> None:
-        """Ends the runs on two qubits of which one is among these. Of those that stay as they are, what comes after the
-        last gate of two may be part of another."""
-        for run in {id(run): run for q, run in self._open.items() if qubits >> q & 1}.values():
-            if run.qubits.bit_count() == 1:
-                continue
-            for q in qubits_of(run.qubits):
-                del self._open[q]
-            if _cost([self._operations[k] for k in run.numbers]) > 1:
-                self._found.append(run.numbers)
-                continue
-            for k in reversed(run.numbers):
-                own = self._operations[k].all
-                if own == run.qubits:
-                    break
-                self._open.setdefault(own.bit_length() - 1, _Run(own, [])).numbers.insert(0, k)
+    kind: int
+    flips: int = 0
+    odd_ys: bool = False
+    """Of rotations: with the same flips, and both with an even or both with an odd number of Ys, they are one pass."""
+    is_simple: bool = False
+    """Of one qubit: each entry is real or imaginary."""
 
 
-def _cost(operations: Sequence[Operation]) -> float:
-    """Of operations on two qubits as they are; 0 where all are of one qubit but a matrix that takes these in anyway
-    (plan/fuse.py)."""
-    cost, twos, matrices = 0.0, 0, 0
-    ones: dict[int, list[Operation]] = {}
-    flips: set[tuple[int, bool]] = set()
+def pass_of(operation: Operation) -> Pass:
+    """What an operation is; ``as_matrices`` has a form of all that are not apart."""
+    kind, controls = operation.kind, operation.controls
+    if kind in ("diagonal", "swap") or (kind == "flip" and len(controls) <= 1):
+        return Pass(PASSES.index("apart" if operation.wide else "shared"))
+    if kind not in ("dense", "rotation") or (kind == "dense" and len(controls) > 1):
+        return Pass(PASSES.index("apart"))
+    if kind == "rotation" and operation.sign not in (1, -1):
+        return Pass(PASSES.index("apart"))
+    if kind == "dense" and operation.all.bit_count() == 1:
+        return Pass(PASSES.index("alone"), is_simple=_is_simple(operation))
+    if controls:
+        known = kind == "rotation" or operation.matrix is not None or (operation.gate and operation.gate.pauli)
+        return Pass(PASSES.index("controlled" if known else "apart"))
+    rotation = as_rotation(operation)
+    if rotation is None:
+        return Pass(PASSES.index("matrix"))
+    return Pass(PASSES.index("rotation"), rotation.mixes, rotation.letters.count("Y") % 2 == 1)
 
-    def ended(qubits: int) -> float:
-        """What the matrices of one qubit cost that nothing can be added to any more."""
-        over = [ones.pop(q) for q in list(ones) if qubits >> q & 1]
-        return sum(_ONE if len(own) > 1 or not _is_simple(own[0]) else _REAL for own in over)
 
-    for operation in operations:
-        count = operation.all.bit_count()
-        if count == 1 and operation.kind == "dense":
-            ones.setdefault(operation.mixes.bit_length() - 1, []).append(operation)
-            flips.clear()
-            continue
-        twos += count == 2
-        cost += ended(operation.all)
-        if operation.kind in ("diagonal", "flip", "swap"):
-            cost += _SHARED * count / 2
-        elif operation.controls:
-            cost += _CONTROLLED
-        elif (rotation := as_rotation(operation)) is not None:
-            key = rotation.mixes, rotation.letters.count("Y") % 2 == 1
-            cost += 0.0 if key in flips else _ROTATION
-            flips.add(key)
-        else:
-            cost += 1.0
-            matrices += 1
-    return 0.0 if twos == matrices == 1 else cost + ended(-1)
+def _worth_joining(operations: Sequence[Operation], close: int) -> list[list[int]]:
+    """The numbers of each run's operations, in order."""
+    kinds, flips, odd_ys, simple = zip(*map(pass_of, operations)) if operations else ((), (), (), ())
+    return kernels.pair_runs(
+        np.array([o.all for o in operations], np.uint64),
+        np.array(kinds, np.int32),
+        np.array(flips, np.uint64),
+        list(odd_ys),
+        list(simple),
+        close,
+    )
 
 
 def _is_simple(operation: Operation) -> bool:

@@ -30,7 +30,10 @@ void check_form(const GateForm& form) {
     auto check_angles = [&](const GateForm::Angles& angles) {
         for (const auto& [k, multiple] : angles) check_range(k, 0, form.angles - 1, "the number of an angle");
     };
-    for (int k : form.slots) check_range(k, 0, form.angles - 1, "the number of an angle");
+    const auto check_angles_of = [&](const std::vector<int>& slots) {
+        for (int k : slots) check_range(k, 0, form.angles - 1, "the number of an angle");
+    };
+    check_angles_of(form.slots);
     for (const auto& [product, constant, angles] : form.phases) {
         check_positions(product, form.qubits, "a product of bits");
         check_range(std::int64_t(product.size()), 0, 2, "the number of a product's bits");
@@ -64,17 +67,23 @@ void check_form(const GateForm& form) {
         case BlockKind::rotation: break;
         case BlockKind::diagonal: break;
     }
+    check_mask(form.pass.qubits | form.pass.flips, form.qubits, "a gate's qubits");
+    if (form.pass.kind == PassKind::alone && std::popcount(form.pass.qubits) != 1) refuse("a row is of one qubit");
+    for (const Factor& f : form.factors) check_angles_of(f.source.slots);
     if (form.kind == BlockKind::rotation || !form.letters.empty()) {
         check_size(form.letters.size(), count, "letters");
         check_size(form.slots.size(), 1, "the angles of a rotation");
     }
 }
 
+// What runs as one operation: a gate, or gates on the same two qubits that are one matrix, by their numbers.
+using Units = std::vector<std::vector<int>>;
+
 // The blocks of one stage, lowered to a program whose stage has begun.
 class Lowering {
 public:
-    Lowering(AnyProgram& program, const std::vector<PlacedGate>& gates, const std::vector<int>& positions)
-        : program_(program), gates_(gates), size_(program.tile_bits()) {
+    Lowering(AnyProgram& program, const std::vector<PlacedGate>& gates, const Units& units, const std::vector<int>& positions)
+        : program_(program), gates_(gates), units_(units), size_(program.tile_bits()) {
         bit_.fill(-1);
         for (int k = 0; k < int(positions.size()); ++k) bit_[positions[k]] = k;
     }
@@ -94,7 +103,7 @@ public:
     }
 
 private:
-    const PlacedGate& gate(std::size_t k) const { return gates_[(*block_)[k]]; }
+    const PlacedGate& gate(std::size_t k) const { return gates_[units_[(*block_)[k]].front()]; }
     std::size_t num_gates() const { return block_->size(); }
     int bit(const PlacedGate& g, int place) const { return bit_[g.qubits[place]]; }
 
@@ -118,23 +127,29 @@ private:
         std::vector<Factor> factors;
         bool real = true, alike = true;
         const PlacedGate& first = gate(0);
-        for (std::size_t k = 0; k < num_gates(); ++k) {
-            const PlacedGate& g = gate(k);
-            std::vector<int> bits;
-            for (int place : g.form->targets) {
-                const auto found = std::find(qubits.begin(), qubits.end(), g.qubits[place]);
-                bits.push_back(int(found - qubits.begin()));
-                if (found == qubits.end()) qubits.push_back(g.qubits[place]);
+        std::vector<int> first_bits;
+        for (int unit : *block_)
+            for (int number : units_[unit]) {
+                const PlacedGate& g = gates_[number];
+                std::vector<int> bits;
+                const auto place = [&](int k) {
+                    const auto found = std::find(qubits.begin(), qubits.end(), g.qubits[k]);
+                    bits.push_back(int(found - qubits.begin()));
+                    if (found == qubits.end()) qubits.push_back(g.qubits[k]);
+                    return bits.back();
+                };
+                g.add_factors(factors, units_[unit].size() > 1, place);
+                need(g);
+                if (number == units_[block_->front()].front()) first_bits = bits;
+                real = real && g.form->is_real;
+                alike = alike && g.form == first.form && bits == first_bits;
             }
-            real = real && g.form->is_real;
-            alike = alike && g.form == first.form && (k == 0 || (!g.form->letters.empty() && std::equal(bits.begin(), bits.end(), first_bits_.begin(), first_bits_.end())));
-            if (k == 0) first_bits_ = bits;
-            factors.push_back({{Formula(g.form->formula), g.slots(), g.form->matrix}, std::move(bits)});
-            need(g);
-        }
+        // Turns about the same axis are one turn.
+        alike = alike && (factors.size() == 1 || !first.form->letters.empty());
+        const bool joined = units_[block_->front()].size() > 1;
+        const Near c = joined ? Near{} : conditions(first, first.form->controls);
         std::vector<int> targets;
         for (int q : qubits) targets.push_back(bit_[q]);
-        const Near c = conditions(first, first.form->controls);
         program_.add_dense(std::move(targets), c.near, c.far, std::move(factors));
         return real || (alike && first.form->is_pure) ? 1 : complex_roundings;
     }
@@ -262,10 +277,10 @@ private:
 
     AnyProgram& program_;
     const std::vector<PlacedGate>& gates_;
+    const Units& units_;
     int size_;
     std::array<int, 64> bit_;
     const std::vector<int>* block_ = nullptr;
-    std::vector<int> first_bits_;
 };
 
 using Numbers = Array<const std::int32_t>;
@@ -293,37 +308,67 @@ std::vector<PlacedGate> placed(const std::vector<const GateForm*>& forms, Number
     return gates;
 }
 
+Units joined(const std::vector<PlacedGate>& gates, int num_bits) {
+    std::vector<PairGate> passes;
+    passes.reserve(gates.size());
+    for (const PlacedGate& g : gates) passes.push_back(g.pass());
+    const Units runs = PairRuns(passes, num_bits).worth_joining();
+    std::vector<const std::vector<int>*> inside(gates.size(), nullptr);
+    for (const std::vector<int>& run : runs)
+        for (int k : run) inside[k] = &run;
+    Units units;
+    units.reserve(gates.size());
+    for (int k = 0; k < int(gates.size()); ++k) {
+        if (!inside[k])
+            units.push_back({k});
+        else if (inside[k]->back() == k)
+            units.push_back(*inside[k]);
+    }
+    return units;
+}
+
+Fusable fusable(const std::vector<PlacedGate>& gates, const std::vector<int>& unit) {
+    if (unit.size() == 1) return gates[unit.front()].fusable();
+    Mask qubits = 0;
+    for (int k : unit) qubits |= gates[k].pass().qubits;
+    return {.action = {qubits, 0, 0, 16}, .kind = BlockKind::dense, .controls = 0, .control_values = 0};
+}
+
 // Returns the number of stages and of blocks, and how often an amplitude is rounded.
 std::tuple<int, int, int> add_gates(AnyProgram& program, const std::vector<const GateForm*>& forms, Numbers which, Numbers qubits,
-                              int tile, int contiguous, int parities) {
+                                    int tile, int contiguous, int parities) {
     const int n = program.num_bits();
     check_range(tile, 0, n, "the bits of a tile");
     check_range(contiguous, 0, tile, "the contiguous bits of a tile");
     check_range(parities, 0, 62, "parities");
     if (program.num_stages()) refuse("gates are added to a program without stages");
     const std::vector<PlacedGate> gates = placed(forms, which, qubits, n);
+    const Units units = joined(gates, n);
+    std::vector<Fusable> fusables;
+    fusables.reserve(units.size());
+    for (const std::vector<int>& unit : units) fusables.push_back(fusable(gates, unit));
     std::vector<Scheduled> stages;
     if (tile == n) {
-        std::vector<int> all(gates.size());
+        std::vector<int> all(units.size());
         std::iota(all.begin(), all.end(), 0);
         stages.push_back({low_bits(n), std::move(all)});
     } else {
         std::vector<Action> actions;
-        actions.reserve(gates.size());
-        for (const PlacedGate& g : gates) actions.push_back(g.action());
+        actions.reserve(units.size());
+        for (const Fusable& f : fusables) actions.push_back(f.action);
         stages = Scheduler(actions, n, tile, low_bits(contiguous)).run();
     }
     int blocks = 0, roundings = 0;
     for (const Scheduled& stage : stages) {
-        std::vector<PlacedGate> own;
-        std::vector<Fusable> fusables;
-        own.reserve(stage.gates.size()), fusables.reserve(stage.gates.size());
-        for (int g : stage.gates) own.push_back(gates[g]), fusables.push_back(gates[g].fusable());
+        Units own_units;
+        std::vector<Fusable> own;
+        own_units.reserve(stage.gates.size()), own.reserve(stage.gates.size());
+        for (int u : stage.gates) own_units.push_back(units[u]), own.push_back(fusables[u]);
         const std::vector<int> positions = positions_of(stage.close);
         program.begin_stage(positions);
-        Lowering lowering(program, own, positions);
-        const std::vector<Fusing::Block> found = Fusing(fusables, parities, false).run();
+        const std::vector<Fusing::Block> found = Fusing(own, parities, false).run();
         program.expect_blocks(found.size());
+        Lowering lowering(program, gates, own_units, positions);
         for (const Fusing::Block& block : found) ++blocks, roundings += lowering.add(block);
     }
     return {int(stages.size()), blocks, roundings};
@@ -340,16 +385,22 @@ void bind_forms(nb::module_& m) {
             [](GateForm* form, int kind, bool swaps, int qubits, int angles, Mask mixes, Mask x_like, Mask z_like,
                std::vector<int> targets, GateForm::Conditions controls, int formula, std::vector<int> slots, Matrix matrix,
                std::vector<std::int64_t> source, std::vector<GateForm::Phase> phases, std::vector<GateForm::WidePhase> wide,
-               const char* letters, double sign, bool is_real, bool is_pure) {
+               const char* letters, double sign, bool is_real, bool is_pure, std::tuple<int, Mask, bool, bool> pass,
+               const std::vector<FactorData>& factors) {
                 check_range(kind, 0, block_kinds - 1, "the kind of a block");
+                const auto [pass_kind, flips, odd_ys, is_simple] = pass;
+                check_range(pass_kind, 0, pass_kinds - 1, "the kind of a pass");
+                int needed = 0;
                 GateForm made{BlockKind(kind), swaps, qubits, angles, mixes, x_like, z_like, std::move(targets), std::move(controls),
                               formula, std::move(slots), std::move(matrix), std::move(source), std::move(phases), std::move(wide),
-                              letters, sign, is_real, is_pure};
+                              letters, sign, is_real, is_pure, {mixes | z_like, PassKind(pass_kind), flips, odd_ys, is_simple},
+                              checked_factors(factors, qubits, needed)};
                 check_form(made);
                 new (form) GateForm(std::move(made));
             },
             "kind"_a, "swaps"_a, "qubits"_a, "angles"_a, "mixes"_a, "x_like"_a, "z_like"_a, "targets"_a, "controls"_a, "formula"_a,
             "slots"_a, "matrix"_a, "source"_a, "phases"_a, "wide"_a, "letters"_a, "sign"_a, "is_real"_a, "is_pure"_a,
+            "pass_of"_a, "factors"_a,
             "A gate on the qubits 0, 1, ... with the angles 0, 1, ...: plan/operations.py says what these are.")
         .def_prop_ro("num_mixed", [](const GateForm& form) { return std::popcount(form.mixes); });
     m.def("add_gates", &add_gates, "program"_a, "forms"_a, "which"_a, "qubits"_a, "tile"_a, "contiguous"_a, "parities"_a,

@@ -7,6 +7,7 @@
 #include "search/fuse.hpp"
 #include "search/moving.hpp"
 #include "search/narrow.hpp"
+#include "search/pairs.hpp"
 #include "search/schedule.hpp"
 #include "search/tries.hpp"
 
@@ -170,6 +171,20 @@ Fusable fusable(nb::handle operation, const Attributes& names, bool joins_phases
     return o;
 }
 
+std::vector<std::vector<int>> pair_runs(Masks qubits, Array<const std::int32_t> kinds, Masks flips, const std::vector<bool>& odd_ys,
+                                        const std::vector<bool>& simple, int close) {
+    const std::size_t count = qubits.size();
+    for (std::size_t size : {kinds.size(), flips.size(), odd_ys.size(), simple.size()}) check_size(size, count, "an argument of pair_runs");
+    check_range(close, 0, 64, "the number of close qubits");
+    std::vector<PairGate> gates(count);
+    for (std::size_t g = 0; g < count; ++g) {
+        check_range(kinds.data()[g], 0, pass_kinds - 1, "the kind of a pass");
+        gates[g] = {qubits.data()[g], PassKind(kinds.data()[g]), flips.data()[g], odd_ys[g], simple[g]};
+        if (gates[g].kind == PassKind::alone && std::popcount(gates[g].qubits) != 1) throw nb::value_error("a row is of one qubit");
+    }
+    return PairRuns(gates, close).worth_joining();
+}
+
 using FusedList = std::vector<std::tuple<int, std::vector<int>, Mask, Mask, Mask>>;
 
 std::pair<FusedList, std::int64_t> fuse(nb::list operations, int parities, std::optional<std::vector<int>> flags) {
@@ -208,6 +223,9 @@ void bind_search(nb::module_& m) {
           "Few stages in which all gates can run: (close qubits of each as a mask, stage of each gate, work done).");
     m.def("alternations", &count_alternations, "mixes"_a, "x_like"_a, "z_like"_a, "kinds"_a,
           "How often the kind of gate changes on the way to each gate, along gates that may not pass each other.");
+    m.def("pair_runs", &pair_runs, "qubits"_a, "kinds"_a, "flips"_a, "odd_ys"_a, "simple"_a, "close"_a,
+          "Runs of gates on the same two qubits that take less as one matrix, by their numbers. kinds, flips, odd_ys, simple: what "
+          "each gate is as a pass of its own (plan/rewrites/pairs.py).");
     m.def("fuse", &fuse, "operations"_a, "parities"_a, "flags"_a.none(),
           "The blocks of operations (plan/fuse.py), in order, and how many places were looked at: of each block its kind (dense, "
           "diagonal, linear, rotation, table, permute), its operations by number, and three masks of qubits: those that it mixes, those on "

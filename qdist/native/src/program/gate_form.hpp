@@ -9,6 +9,7 @@
 #include "base/bits.hpp"
 #include "gates/matrices.hpp"
 #include "search/fuse.hpp"
+#include "search/pairs.hpp"
 
 namespace qdist {
 
@@ -34,6 +35,8 @@ struct GateForm {
     std::string letters;  // of a Pauli rotation, also of one that is a matrix otherwise
     double sign;
     bool is_real, is_pure;  // all entries are real; each is real or imaginary
+    PairGate pass;          // on places; what it is as a pass of its own
+    std::vector<Factor> factors;  // as part of a matrix on its qubits, where that is not its own
 };
 
 // A form on qubits of a circuit, its angles numbered from `slot` on.
@@ -66,10 +69,25 @@ struct PlacedGate {
         return o;
     }
 
-    std::vector<int> slots() const {
-        std::vector<int> own = form->slots;
-        for (int& s : own) s += slot;
+    PairGate pass() const {
+        PairGate own = form->pass;
+        own.qubits = on(own.qubits), own.flips = on(own.flips);
         return own;
+    }
+
+    // As factors of a matrix: its own where it runs under its conditions, if there are any, or with them as part of a larger one.
+    // place(k) is the bit of its qubit k there.
+    template <class Place>
+    void add_factors(std::vector<Factor>& factors, bool is_part, Place place) const {
+        const auto add = [&](const Source& source, const std::vector<int>& places) {
+            Factor own{source, {}};
+            for (int& s : own.source.slots) s += slot;
+            for (int k : places) own.bits.push_back(place(k));
+            factors.push_back(std::move(own));
+        };
+        if (!is_part || (form->kind == BlockKind::dense && form->controls.empty()))
+            return add({Formula(form->formula), form->slots, form->matrix}, form->targets);
+        for (const Factor& f : form->factors) add(f.source, f.bits);
     }
     void add_angles(const GateForm::Angles& angles, GateForm::Angles& sum) const {
         for (const auto& [k, multiple] : angles) sum.emplace_back(slot + k, multiple);
