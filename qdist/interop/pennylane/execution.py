@@ -29,7 +29,11 @@ def analytic(tape: QuantumScript, compiler: Compiler, wires: Any, keep: bool) ->
     if theta.ndim == 2:
         return _batch(tape, found, theta, starts, outputs, place, compiler, keep)
     sums = [output.observable for output in outputs if isinstance(output, Expectation)]
-    if starts is None and len(sums) == len(outputs):
+    first = found.first_state(theta) if starts is None else None
+    if first is not None:
+        # A derivative that follows begins with a run of its own.
+        results = read(tape.measurements, outputs, first, place, compiler)
+    elif starts is None and len(sums) == len(outputs):
         found.kept = None
         runner, gates = found.program.for_gradients_at(theta).bind_for(outputs, theta)
         ket = found.workspace = runner.evolved(out=found.workspace)

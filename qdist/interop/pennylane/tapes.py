@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from qdist.program.runner import Runner
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.recent import Recent
 from qdist.state.statevector import StateVector
+from qdist.state.unplanned import run_unplanned
 
 from . import operations
 
@@ -31,18 +33,22 @@ class TapeProgram:
     """A Program, and where the parameters of its tape are found in it.
 
     The program has one parameter for each angle of the tape's operations, in the tape's order. Amplitudes that a tape
-    begins with are not in it: they are the state it starts from.
+    begins with are not in it: they are the state it starts from. It is planned when it is first needed, which a first
+    run for one set of values is not: many tapes are not run again, and to plan a small one takes far longer than to run
+    it.
     """
 
     def __init__(
         self,
-        program: Program,
+        circuit: Circuit,
+        options: Mapping[str, Any],
         angles: Sequence[int],
         used: NDArray[np.intp],
         slots: Sequence[int],
         order: Sequence[Any] | None,
     ) -> None:
-        self.program = program
+        self._circuit, self._options = circuit, options
+        self._has_run = False
         self.angles = angles
         """How many angles each operation has."""
         self.used = used
@@ -58,10 +64,26 @@ class TapeProgram:
         self.kept_rows: Any = None
         """The same of a batch: see rows.py."""
 
+    @cached_property
+    def program(self) -> Program:
+        return Program(self._circuit, **self._options)
+
+    @property
+    def _is_planned(self) -> bool:
+        return "program" in self.__dict__
+
     def release(self) -> None:
         """Gives back the memory of states."""
         self.workspace = self.kept = self.kept_rows = None
-        self.program.release()
+        if self._is_planned:
+            self.program.release()
+
+    def first_state(self, theta: NDArray[np.float64]) -> StateVector | None:
+        """The state for these values, if this is the first run and needs no plan."""
+        first, self._has_run = not (self._has_run or self._is_planned), True
+        if not first or self._options["comm"] is not None:
+            return None
+        return run_unplanned(self._circuit, theta, self._options["device"], self._options["dtype"])
 
     def starts(self, ops: Sequence[Operator]) -> NDArray[Any] | None:
         """The amplitudes that operations begin with: of all rows of a batch if they have their own. None: all 0."""
@@ -114,6 +136,8 @@ class TapeProgram:
     def run(self, theta: NDArray[np.float64], start: NDArray[Any] | None = None) -> StateVector:
         """The state for these values, until the next run."""
         self.kept = None
+        if start is None and (state := self.first_state(theta)) is not None:
+            return state
         self.workspace = self.program.run(theta, initial=self.initial(start), out=self.workspace)
         return self.workspace
 
@@ -216,11 +240,11 @@ class Compiler:
                 raise qml.exceptions.DeviceError(f"{op} cannot run on qdist.qubit: {error}") from error
             slots += range(first, first + count) if count else [-1] * op.num_params
             first += count
-        program = Program(circuit, comm=self.ranks(num_qubits), device=self.device, dtype=self.dtype)
+        options = {"comm": self.ranks(num_qubits), "device": self.device, "dtype": self.dtype}
         index: dict[Parameter, int] = {parameter: k for k, parameter in enumerate(vector)}
-        used = np.array([index[parameter] for parameter in program.circuit.parameters], np.intp)
+        used = np.array([index[parameter] for parameter in circuit.parameters], np.intp)
         order = sorted(place, key=lambda wire: -place[wire]) if begun else None
-        return TapeProgram(program, angles, used, slots, order)
+        return TapeProgram(circuit, options, angles, used, slots, order)
 
 
 def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]:

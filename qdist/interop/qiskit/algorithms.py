@@ -92,7 +92,7 @@ class AdjointQGT(BaseQGT):
         found, metadata = [], []
         for circuit, values, wanted in zip(circuits, parameter_values, parameters):
             program = self._programs.read(circuit).program
-            columns = self._programs.columns(program)
+            columns = self._programs.columns(program.circuit)
             theta = np.asarray(values, float)
             own = geometric_tensor(program, theta[columns], self._phase_fix, self.derivative_type.name)
             # A parameter that was cancelled out of all angles is none of ours.

@@ -13,11 +13,10 @@ from qiskit.primitives.containers.estimator_pub import EstimatorPub, EstimatorPu
 
 from qdist.circuit import PauliSum
 from qdist.comm import Communicator
-from qdist.program.program import Program
 
 from .jobs import submitted
 from .observables import pauli_sum
-from .programs import Programs, common_seed
+from .programs import Known, Programs, common_seed
 from .running import expectations
 
 __all__ = ["Estimator"]
@@ -88,7 +87,7 @@ class Estimator(BaseEstimatorV2):
                 state = known.trajectory.run(theta[numbers[index]], rng)
                 values[index] = _noisy(state.expectation(sums[labels[index]]), pub.precision, rng)
         else:
-            values = self._exact(known.program, theta, sums, numbers, labels)
+            values = self._exact(known, theta, sums, numbers, labels)
             if pub.precision:
                 # Qiskit draws for every reset, also where its outcome is certain, and then the noise.
                 draws = sum(i.gate.kind in ("reset", "initialize") for i in known.body)
@@ -100,14 +99,15 @@ class Estimator(BaseEstimatorV2):
 
     def _exact(
         self,
-        program: Program,
+        known: Known,
         theta: NDArray[np.float64],
         sums: Sequence[PauliSum],
         numbers: NDArray[np.int64],
         labels: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """The value of observable labels[index] for row numbers[index] of the parameters, for every index."""
-        theta = np.ascontiguousarray(theta[:, self._programs.columns(program)])
+        theta = np.ascontiguousarray(theta[:, self._programs.columns(known.body)])
+        first = self._programs.first_state(known.body, theta)
         asked = np.zeros((len(theta), len(sums)), bool)
         asked[numbers, labels] = True
         table = np.zeros(asked.shape)
@@ -116,8 +116,10 @@ class Estimator(BaseEstimatorV2):
         for k, pattern in enumerate(patterns):
             rows, chosen = np.flatnonzero(which.ravel() == k), np.flatnonzero(pattern).tolist()
             if chosen:
-                found = expectations(program, [sums[label] for label in chosen], theta[rows])
-                table[rows[:, None], chosen] = found
+                wanted = [sums[label] for label in chosen]
+                table[rows[:, None], chosen] = (
+                    expectations(known.program, wanted, theta[rows]) if first is None else first.expectations(wanted)
+                )
         return np.asarray(table[numbers, labels], np.float64)
 
 

@@ -57,7 +57,7 @@ def gradients(
     chosen: dict[tuple[int, int], list[int]] = {}
     for (program, qubits), rows in _groups(programs, circuits).items():
         sums = _Sums(qubits)
-        columns = programs.columns(program)
+        columns = programs.columns(program.circuit)
         theta = np.array([values[k] for k in rows], float)
         labels = [sums.label(observables[k]) for k in rows]
         by_ours = _batched(program, sums, labels, np.ascontiguousarray(theta[:, columns]), part)

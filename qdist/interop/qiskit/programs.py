@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import qdist
 from qdist.circuit import Circuit, ParameterVector
@@ -16,9 +17,12 @@ from qdist.comm import Communicator
 from qdist.program.program import Program
 from qdist.program.source import FEWEST_CLOSE
 from qdist.state.recent import Recent
+from qdist.state.statevector import StateVector
+from qdist.state.unplanned import run_unplanned
 
 from .conversion.layouts import on_qubits, used_qubits
 from .conversion.reading import from_qiskit
+from .running import states
 from .sampling import Sampling
 from .trajectory import Trajectory
 
@@ -67,6 +71,9 @@ class Known:
 class Programs:
     """Compiles circuits of Qiskit, and keeps the programs that were used last.
 
+    A circuit that runs for the first time, for one set of values, is not planned: many are not run again, and to plan a
+    small one takes far longer than to run it.
+
     comm: the ranks that share the states (None: all of this job; circuits too small for them run on each). device,
     dtype: as for ``qdist.compile``.
     """
@@ -77,6 +84,7 @@ class Programs:
         self._kept: Recent[Program] = Recent(most)
         self._trajectories: Recent[Trajectory] = Recent(most)
         self._known: Recent[tuple[Any, Any, Known]] = Recent(most)
+        self._run_before: Recent[bool] = Recent(most)
 
     def of(self, circuit: Circuit) -> Program:
         """The program of a circuit, which may be one that was compiled before."""
@@ -98,9 +106,25 @@ class Programs:
 
     def compiled(self, circuit: Circuit) -> Program:
         """A new program, over all ranks unless the circuit is too small for them."""
+        comm = None if self._is_alone(circuit) else self.comm
+        return Program(circuit, comm=comm, device=self.device, dtype=self.dtype)
+
+    def _is_alone(self, circuit: Circuit) -> bool:
         far = (self.comm.size - 1).bit_length()
-        alone = self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
-        return Program(circuit, comm=None if alone else self.comm, device=self.device, dtype=self.dtype)
+        return self.comm.size == 1 or circuit.num_qubits - far < FEWEST_CLOSE
+
+    def first_state(self, circuit: Circuit, theta: NDArray[np.float64]) -> StateVector | None:
+        """The state for one row of parameters of a circuit that has not run before, if it needs no plan."""
+        key = _key(circuit)
+        if len(theta) != 1 or self._kept.get(key) is not None or self._run_before.get(key):
+            return None
+        self._run_before.put(key, True)
+        return run_unplanned(circuit, theta[0], self.device, self.dtype) if self._is_alone(circuit) else None
+
+    def states(self, circuit: Circuit, theta: NDArray[np.float64]) -> Iterator[StateVector]:
+        """The state for each row of parameters, valid until the next."""
+        first = self.first_state(circuit, theta)
+        return states(self.of(circuit), theta) if first is None else iter((first,))
 
     def read(self, circuit: Any) -> Known:
         """A circuit of Qiskit, read once as long as it does not change."""
@@ -113,9 +137,9 @@ class Programs:
         return known
 
     @staticmethod
-    def columns(program: Program) -> list[int]:
-        """Which of Qiskit's parameters the program has."""
-        return [parameter.index for parameter in program.circuit.parameters]  # type: ignore[attr-defined]
+    def columns(circuit: Circuit) -> list[int]:
+        """Which of Qiskit's parameters the circuit has."""
+        return [parameter.index for parameter in circuit.parameters]  # type: ignore[attr-defined]
 
 
 def _key(circuit: Circuit) -> Hashable:

@@ -12,8 +12,6 @@ from qdist.circuit import Circuit
 from qdist.circuit.instruction import Instruction
 from qdist.state.statevector import StateVector
 
-from .running import states
-
 if TYPE_CHECKING:
     from .programs import Programs
 
@@ -36,12 +34,10 @@ class Sampling:
         kept, self._finals = _divided(circuit)
         self.measures = any(instruction.gate.kind == "measure" for instruction in circuit)
         self._num_clbits, self._is_random = circuit.num_clbits, _is_random(kept)
-        rest = circuit.with_instructions(kept)
+        self._rest, self._programs = circuit.with_instructions(kept), programs
+        self._columns = programs.columns(self._rest)
         if self._is_random:
-            self._trajectory = programs.trajectory(rest)
-        else:
-            self._program = programs.of(rest)
-            self._columns = programs.columns(self._program)
+            self._trajectory = programs.trajectory(self._rest)
 
     def sampled(
         self, theta: NDArray[np.float64], shots: int, rng: Callable[[], np.random.Generator], drawing: Drawing
@@ -61,7 +57,7 @@ class Sampling:
                     self._read(bits[k], leaf.shots, state, generator, drawing)
             return bits, state
         every = np.arange(shots)
-        for k, state in enumerate(states(self._program, np.ascontiguousarray(theta[:, self._columns]))):
+        for k, state in enumerate(self._programs.states(self._rest, np.ascontiguousarray(theta[:, self._columns]))):
             self._read(bits[k], every, state, rng(), drawing)
         return bits, state
 

@@ -53,7 +53,9 @@ class Trajectory:
             if gates not in made:
                 made[gates] = programs.compiled(circuit.with_instructions(list(gates)))
             program = made[gates]
-            self._pieces.append(_Piece(program, programs.columns(program), drawn, some[0].condition if some else ()))
+            self._pieces.append(
+                _Piece(program, programs.columns(program.circuit), drawn, some[0].condition if some else ())
+            )
 
     def run(self, row: NDArray[np.float64], rng: np.random.Generator) -> StateVector:
         """The state at the end of one run, for values of all of Qiskit's parameters.
