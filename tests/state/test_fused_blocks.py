@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,52 @@ def test_other_values_of_a_program_that_has_run(dtype: str) -> None:
     for values in (rng.uniform(-3, 3, 8), cancelling, np.zeros(8), quarter):
         got = program.run(values).amplitudes()
         np.testing.assert_allclose(got, reference.state(circuit, values), atol=tolerance)
+
+
+def undone(n: int, length: int, rng: np.random.Generator) -> qd.Circuit:
+    """Rotations of equal flips with phases, matrices of one qubit and Hadamard gates between, some of them constant."""
+    theta = iter(qd.ParameterVector("t", 8 * length))
+    circuit = qd.Circuit(n).h(range(n)).ry(0.4, range(n)).rz(0.3, range(n))
+
+    def angle() -> Any:
+        return next(theta) if rng.random() < 0.7 else float(rng.uniform(-3, 3))
+
+    for _ in range(length):
+        a, b, c = (int(q) for q in rng.permutation(np.arange(3, n))[:3])
+        match rng.integers(8):
+            case 0 | 1:
+                circuit.rxx(angle(), a, b).ryy(angle(), a, b).rzz(angle(), a, b).rz(angle(), a)
+            case 2:
+                circuit.pauli_rotation(angle(), "YX", [a, b]).pauli_rotation(angle(), "XY", [a, b]).rzz(angle(), b, c)
+            case 3:
+                circuit.pauli_rotation(angle(), "XXZZ", [a, b, c, (c + 1) % 3]).rz(angle(), b)
+            case 4:
+                circuit.ry(angle(), a).rzz(angle(), a, b).rx(angle(), b).rxx(angle(), a, c)
+            case 5:
+                circuit.h(a).rz(angle(), a).pauli_rotation(angle(), "X", [b]).h(a)
+            case 6:
+                circuit.xx_plus_yy(angle(), angle(), a, b).cp(angle(), a, c).cp(angle(), b, int(rng.integers(3)))
+            case _:
+                circuit.rzz(angle(), a, b).rxx(angle(), b, c).u(0.3, 0.8, -0.4, b).rzz(angle(), b, c).rxx(angle(), b, c)
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("n", [11, 14])
+@pytest.mark.parametrize("seed", range(5))
+def test_gradients_of_any_order_of_rotations_matrices_and_phases(seed: int, n: int, dtype: str) -> None:
+    """In one tile and, with phases and signs of bits outside, in several."""
+    rng = np.random.default_rng(seed)
+    circuit = undone(n, 14, rng)
+    values = rng.uniform(-3, 3, circuit.num_parameters)
+    values[rng.random(len(values)) < 0.1] = np.pi  # Rotations whose cosine cannot be left out.
+    values[rng.random(len(values)) < 0.1] = 0.0
+    observable = qd.PauliSum({"Z0 X4": 1.0, "Y7": 0.5, f"Z5 X{n - 1}": -0.7, "Z3 Z9": 0.4})
+    program = qd.Program(circuit, dtype=dtype)
+    tolerance = 1e-12 if dtype == "complex128" else 4e-6
+    for given in (values, values[::-1].copy()):
+        got = program.value_and_grad(observable, given)[1]
+        np.testing.assert_allclose(got, reference.gradient(circuit, observable, given), atol=tolerance)
 
 
 class Layers:

@@ -69,6 +69,8 @@ public:
             const auto [sums, results] = sizes(block);
             num_sums_ += sums;
             num_results_ += results;
+            rows_at_.push_back(num_rows_);
+            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) num_rows_ += g->sums.numbers_of_rows();
         }
         count_bits();
     }
@@ -77,16 +79,21 @@ public:
     void run(Stored* ket, Stored* bra, std::size_t offset, const TileGrid& grid, double* gradient) const {
         const std::size_t size = grid.elements<Real>();
         std::vector<double> results(num_results_);
-        const auto make = [&] { return std::vector<double>(num_sums_); };
+        const auto make = [&] { return Sums{std::vector<double>(num_sums_), AlignedVector<Real>(num_rows_)}; };
         // Whatever the number of threads is, so that sums are the same.
         const int bits = grid.bits_together<Stored>(4 * size * sizeof(Real), num_chunks(grid.count()));
         const std::size_t together = std::size_t(1) << bits;
-        const auto work = [&](std::vector<double>& sums, std::size_t tile, std::size_t last, double* found) {
+        const auto work = [&](Sums& sums, std::size_t tile, std::size_t last, double* found) {
             const FlushedSubnormals flushed;
-            Real *const buffer = tile_room<Real>((4 * together + 3) * size), *const room = buffer + (4 * together + 2) * size;
+            Real* const buffer = tile_room<Real>((4 * together + 2 + FusedBack<Real>::max_summed_phases) * size);
+            Real* const room = buffer + (4 * together + 2) * size;
             const auto room_at = [&](std::size_t k) { return Tile<Real>{buffer + 2 * k * size, buffer + (2 * k + 1) * size}; };
-            std::fill(sums.begin(), sums.end(), 0.0);
+            std::fill(sums.of_blocks.begin(), sums.of_blocks.end(), 0.0);
+            std::size_t tiles_in_rows = 0;
             for (; tile < last; tile += together) {
+                // So few tiles are summed in Real before their sums become doubles.
+                if (tiles_in_rows >= most_tiles_in_rows) collect_rows(sums), tiles_in_rows = 0;
+                tiles_in_rows += together;
                 std::array<Tile<Real>, TileGrid::most_together> kets, bras;
                 for (std::size_t k = 0; k < together; ++k) kets[k] = room_at(k), bras[k] = room_at(together + k);
                 Tile<Real> other = room_at(2 * together);
@@ -99,10 +106,10 @@ public:
                     TilePair<Real> pair{kets[k], bras[k], other};
                     std::size_t left = stage_.blocks.size();
                     if (together == 1)
-                        left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums.data());
+                        left = load(ket + 2 * base, bra + 2 * base, grid, base | offset, pair, room, sums);
                     else
                         shift(pair, size);
-                    undo_blocks(left, pair, base | offset, room, sums.data());
+                    undo_blocks(left, pair, base | offset, room, sums);
                     // Above it the ket is zero by now, but for rounding errors that lack the factor of rotations.
                     if (wanted_.rest)
                         for (Real* x : {pair.ket.re, pair.ket.im}) std::fill(x + std::min(rest, stored), x + stored, Real(0));
@@ -112,7 +119,8 @@ public:
                 grid.store(ket + 2 * first, all_kets, stored, wanted_.streams);
                 grid.store(bra + 2 * first, all_bras, stored, wanted_.streams);
             }
-            collect(sums.data(), found);
+            collect_rows(sums);
+            collect(sums.of_blocks.data(), found);
         };
         ordered_sum(grid.count(), num_results_, results.data(), make, work);
         for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
@@ -127,6 +135,35 @@ public:
 
 private:
     using Dense_ = DenseBlock<Real>;
+    static constexpr std::size_t most_tiles_in_rows = 16;
+
+    // Of all blocks; and of phases of rows what is not summed up yet.
+    struct Sums {
+        std::vector<double> of_blocks;
+        AlignedVector<Real> of_rows;
+    };
+
+    // Where block k adds Re(i conj(bra) ket) of rows. Those that are summed up tile by tile have `room`, which is cleared.
+    Real* rows_of(std::size_t k, Sums& sums, Real* room) const {
+        const auto& g = std::get<DiagonalBlock<Real>>(stage_.blocks[k]);
+        if (g.sums.numbers_of_rows()) return sums.of_rows.data() + rows_at_[k];
+        if (g.diagonal.rows_only()) std::fill_n(room, Simd<Real>::lanes << (tile_bits() - g.diagonal.columns()), Real(0));
+        return room;
+    }
+
+    // Sums up what a tile has added to w = rows_of(k), unless it waits for other tiles.
+    void add_phases(std::size_t k, Real* w, std::size_t base, Sums& sums) const {
+        const auto& g = std::get<DiagonalBlock<Real>>(stage_.blocks[k]);
+        if (!g.sums.numbers_of_rows()) g.sums.add(w, base, sums.of_blocks.data() + sums_at_[k]);
+    }
+
+    void collect_rows(Sums& sums) const {
+        if (!num_rows_) return;
+        for (std::size_t k = 0; k < stage_.blocks.size(); ++k)
+            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]); g && g->sums.numbers_of_rows())
+                g->sums.add(sums.of_rows.data() + rows_at_[k], 0, sums.of_blocks.data() + sums_at_[k]);
+        std::fill(sums.of_rows.begin(), sums.of_rows.end(), Real(0));
+    }
 
     // A dense block for the lowest bits of the tile.
     struct Narrow {
@@ -182,7 +219,7 @@ private:
     // of blocks that are left. room: for a tile's numbers.
     template <class Stored>
     std::size_t load(const Stored* ket, const Stored* bra, const TileGrid& grid, std::size_t base, const TilePair<Real>& pair,
-                     Real* room, double* sums) const {
+                     Real* room, Sums& sums) const {
         const std::size_t count = stage_.blocks.size();
         const auto* g = count > wanted_.until ? std::get_if<DiagonalBlock<Real>>(&stage_.blocks.back()) : nullptr;
         if (!g || !g->diagonal.rows_only() || g->sums.empty() || grid.width() < std::size_t(1) << g->diagonal.columns()) {
@@ -191,7 +228,8 @@ private:
             shift(pair, grid.elements<Real>());
             return count;
         }
-        g->diagonal.undo_rows(pair, base, room, [&](std::size_t first) {
+        Real* const w = rows_of(count - 1, sums, room);
+        g->diagonal.undo_rows(pair, base, w, [&](std::size_t first) {
             const Stored *const kets = grid.at(ket, first), *const bras = grid.at(bra, first);
             return [=, shift = Real(wanted_.shift)](std::size_t column, Vec<Real>& k, Vec<Real>& l, Vec<Real>& a, Vec<Real>& b) {
                 load_split(kets + 2 * column, k, l);
@@ -200,7 +238,7 @@ private:
                 b -= shift * l;
             };
         });
-        g->sums.add(room, base, sums + sums_at_.back());
+        add_phases(count - 1, w, base, sums);
         return count - 1;
     }
 
@@ -215,7 +253,8 @@ private:
     }
 
     // Undoes the first `left` blocks, or what is wanted of them.
-    void undo_blocks(std::size_t left, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) const {
+    void undo_blocks(std::size_t left, TilePair<Real>& pair, std::size_t base, Real* room, Sums& sums) const {
+        double* const of_blocks = sums.of_blocks.data();
         KeptNorm<Real> ket_norm, bra_norm;
         int noted_bits = -1, passes_since = 0;
         // Brings both back to the norms that they had. Those of another part of the tile are noted first.
@@ -234,6 +273,13 @@ private:
         for (std::size_t k = left; k-- > wanted_.until;) {
             if (stage_.keeps_norm() && (noted_bits < 0 || passes_since >= KeptNorm<Real>::worth_it))
                 keep_norms(bits_[k], stage_.lacking[k]);
+            const auto fused = stage_.fused_back.find(k);
+            if (fused != stage_.fused_back.end() && bits_[k] == tile_bits() && k + 1 >= wanted_.until + fused->second.num_blocks() &&
+                undo_fused(fused->second, k, pair, base, room, sums)) {
+                k -= fused->second.num_blocks() - 1;
+                passes_since += int(fused->second.num_blocks());
+                continue;
+            }
             ++passes_since;
             Givens rotations[max_givens];
             double* givens_sums[max_givens_of_both];
@@ -247,7 +293,7 @@ private:
                 passes_since += count - 1;
             } else if (const int count = next_givens<Real>(block, end, &Dense_::undo, max_givens_of_both, rotations)) {
                 const std::size_t first = k - (count - 1);
-                for (int j = 0; j < count; ++j) givens_sums[j] = sums + sums_at_[k - j];
+                for (int j = 0; j < count; ++j) givens_sums[j] = of_blocks + sums_at_[k - j];
                 const int then = wanted_.everything ? tile_bits() : first ? bits_[first - 1] : rest_bits_;
                 // Phases to come are summed over all of the tile.
                 const bool ends =
@@ -258,9 +304,9 @@ private:
                 passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
-                if (d.far.holds(base)) undo_dense(d, narrow_[k]->undo, narrow_[k]->transition, pair, sums + sums_at_[k]);
+                if (d.far.holds(base)) undo_dense(d, narrow_[k]->undo, narrow_[k]->transition, pair, of_blocks + sums_at_[k]);
             } else
-                undo(stage_.blocks[k], pair, base, room, sums + sums_at_[k]);
+                undo(k, pair, base, room, sums);
         }
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
@@ -273,14 +319,37 @@ private:
         if (block.is_trainable && block.entries.before) transition.add(pair, block.entries.flips, sums);
     }
 
-    // Adds what the block's angles change to its sums, and undoes it.
-    static void undo(const Block<Real>& block, TilePair<Real>& pair, std::size_t base, Real* room, double* sums) {
+    // The same for blocks from number `last` back that run in one pass; false, and nothing done, if their angles do not allow it.
+    bool undo_fused(const FusedBack<Real>& fused, std::size_t last, const TilePair<Real>& pair, std::size_t base, Real* room,
+                    Sums& sums) const {
+        // Each diagonal has room of its own.
+        std::array<Real*, FusedBack<Real>::max_summed_phases> rooms{};
+        std::size_t used = 0;
+        if (!fused.undo(
+                stage_.blocks, last, pair, base,
+                [&](std::size_t k) {
+                    rooms[used] = rows_of(k, sums, room + used * std::max(std::size_t(1) << tile_bits(), Simd<Real>::lanes));
+                    return rooms[used++];
+                },
+                [&](std::size_t k) { return sums.of_blocks.data() + sums_at_[k]; }))
+            return false;
+        used = 0;
+        for (std::size_t k = last + 1; k-- > last + 1 - fused.num_blocks();)
+            if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]); g && !g->sums.empty())
+                add_phases(k, rooms[used++], base, sums);
+        return true;
+    }
+
+    // Adds what the angles of block k change to its sums, and undoes it.
+    void undo(std::size_t k, TilePair<Real>& pair, std::size_t base, Real* room, Sums& sums) const {
+        const Block<Real>& block = stage_.blocks[k];
+        double* const own = sums.of_blocks.data() + sums_at_[k];
         if (const auto* d = std::get_if<Dense_>(&block)) {
-            if (d->far.holds(base)) undo_dense(*d, d->undo, d->transition, pair, sums);
+            if (d->far.holds(base)) undo_dense(*d, d->undo, d->transition, pair, own);
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
-            const bool wanted = !g->sums.empty();
-            g->diagonal.undo(pair, base, wanted ? room : nullptr);
-            if (wanted) g->sums.add(room, base, sums);
+            Real* const w = g->sums.empty() ? nullptr : rows_of(k, sums, room);
+            g->diagonal.undo(pair, base, w);
+            if (w) add_phases(k, w, base, sums);
         } else if (const auto* f = std::get_if<TableDiagonal<Real>>(&block)) {
             f->undo(pair.ket, base);
             f->undo(pair.bra, base);
@@ -290,7 +359,7 @@ private:
                 std::swap(*tile, pair.other);
             }
         } else
-            std::get<Rotations<Real>>(block).undo(pair, base, sums);
+            std::get<Rotations<Real>>(block).undo(pair, base, own);
     }
 
     void collect(const double* sums, double* results) const {
@@ -329,12 +398,12 @@ private:
     const Stage<Real>& stage_;
     const double* angles_;
     const Wanted wanted_;
-    std::vector<std::size_t> sums_at_, results_at_;
+    std::vector<std::size_t> sums_at_, results_at_, rows_at_;
     std::vector<std::unique_ptr<Narrow>> narrow_;  // for blocks that have less to do than all of a tile
     std::vector<int> bits_;                        // of the tile, how many of the lowest are in use when a block is undone
     int rest_bits_;
     std::size_t first_phases_;  // the first block of phases
-    std::size_t num_sums_ = 0, num_results_ = 0;
+    std::size_t num_sums_ = 0, num_results_ = 0, num_rows_ = 0;
 };
 
 // Undoes a program on ket and bra, and adds 2 Re <bra|d ket> by each of the program's angles to gradient, where parts that

@@ -14,6 +14,7 @@
 #include "gates/matrices.hpp"
 #include "program/blocks.hpp"
 #include "program/fused.hpp"
+#include "program/fused_back.hpp"
 #include "program/matrix_setter.hpp"
 #include "tile/givens.hpp"
 #include "tile/tile_norm.hpp"
@@ -26,7 +27,8 @@ struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
     std::vector<Block<Real>> blocks = {};
     std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
-    std::map<std::size_t, FusedBlocks<Real>> fused = {};  // by the number of their first block
+    std::map<std::size_t, FusedBlocks<Real>> fused = {};     // by the number of their first block
+    std::map<std::size_t, FusedBack<Real>> fused_back = {};  // by the number of the one that is undone first
     std::vector<Bits> conditions = {};  // of bits outside the tile, one of which must hold; none if the stage runs on all tiles
 
     Index mask() const { return scattered(~Index(0), positions); }
@@ -38,6 +40,16 @@ struct Stage {
             const std::size_t count = some ? some->num_blocks() : 1;
             if (some) fused.emplace(k, *std::move(some));
             k += count;
+        }
+    }
+
+    void find_fused_back(int t) {
+        fused_back.clear();
+        for (std::size_t left = blocks.size(); left > 0;) {
+            auto some = FusedBack<Real>::find(t, blocks, left - 1);
+            const std::size_t count = some ? some->num_blocks() : 1;
+            if (some) fused_back.emplace(left - 1, *std::move(some));
+            left -= count;
         }
     }
 
@@ -102,7 +114,7 @@ public:
     void expect_blocks(std::size_t count) { stages_.back().blocks.reserve(count); }
 
     void add(Block<Real> block) {
-        is_bound_ = is_complete_ = false;
+        is_bound_ = is_complete_ = is_undo_complete_ = false;
         is_trainable_ = is_trainable_ || qdist::is_trainable(block);
         stages_.back().blocks.push_back(std::move(block));
     }
@@ -159,6 +171,7 @@ public:
         if (undo_bound_) return;
         MatrixSetter<Real> setter;
         for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
+            if (!is_undo_complete_) stage->find_fused_back(std::max(int(stage->positions.size()), Simd<Real>::lane_bits));
             std::size_t last_givens = 0;
             stage->lacking.assign(stage->blocks.size(), 1);
             for (std::size_t k = stage->blocks.size(); k-- > 0;) {
@@ -177,7 +190,7 @@ public:
             }
             if (setter.finish_stage()) std::fill_n(stage->lacking.begin(), last_givens, setter.lacking());
         }
-        undo_bound_ = true;
+        undo_bound_ = is_undo_complete_ = true;
     }
 
     // The angles as an affine map of parameters, which bind_parameters then goes through. Comes before the blocks.
@@ -361,7 +374,7 @@ private:
     std::vector<double> constants_, angles_;
     Slots trainable_;
     std::size_t needed_angles_ = 0, num_parameters_ = 0;
-    bool is_trainable_ = false, is_complete_ = false, is_bound_ = false, undo_bound_ = false;
+    bool is_trainable_ = false, is_complete_ = false, is_undo_complete_ = false, is_bound_ = false, undo_bound_ = false;
 };
 
 }  // namespace qdist

@@ -126,7 +126,7 @@ public:
     }
 
     // Undoes it on a ket and a bra. Where `w` is given, it gets Re(i conj(bra) ket) of each element, which stays the same; in
-    // rows_only() of each row's vectors, added up.
+    // rows_only() that of each row's vectors is added to it, added up.
     void undo(const TilePair<Real>& tiles, std::size_t base, Real* w) const {
         const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         // What w needs is loaded once: the compiler cannot know that storing w changes nothing else.
@@ -174,7 +174,7 @@ public:
             Real *const ket_re = tiles.ket.re + r * width, *const ket_im = tiles.ket.im + r * width;
             Real *const bra_re = tiles.bra.re + r * width, *const bra_im = tiles.bra.im + r * width;
             const auto get = row_at(r * width);
-            V sum{};
+            V sum = load(w + r * lanes);
             for (std::size_t i = 0; i < width; i += lanes) {
                 V k, l, a, b;
                 get(i, k, l, a, b);

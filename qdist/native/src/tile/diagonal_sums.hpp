@@ -25,6 +25,7 @@ public:
         // The bits of a row that w has only one vector of are not there.
         const int folded = diagonal.rows_only() ? diagonal.columns() - Simd<Real>::lane_bits : 0;
         t_ = t - folded;
+        rows_ = diagonal.rows_only();
         pairs_ = PairSums<Real>(t_);
         using Term = typename Diagonal<Real>::Term;
         const std::vector<Term>& terms = diagonal.terms();
@@ -35,6 +36,7 @@ public:
             if (a >= t) sum.far.mask |= std::size_t(1) << (a - t);
             if (b >= t) sum.far.mask |= std::size_t(1) << (b - t);
             sum.far.value = sum.far.mask;
+            rows_ = rows_ && !sum.far.mask;
             if (b < t && b != a) {
                 sum.second = b - folded;
                 pairs_.add(int(sums_.size()), sum.first, sum.second);
@@ -46,6 +48,10 @@ public:
     }
 
     bool empty() const { return sums_.empty() && wide_.empty(); }
+
+    // Of how many numbers the w of rows is that tiles may add to before `add` sums it up: in rows_only() where no derivative
+    // depends on bits outside the tile. Zero elsewhere.
+    std::size_t numbers_of_rows() const { return rows_ && !empty() ? std::size_t(1) << t_ : 0; }
 
     std::size_t num_sums() const { return sums_.size() + wide_.size(); }
 
@@ -139,6 +145,7 @@ private:
     }
 
     int t_;
+    bool rows_;
     std::vector<Sum> sums_;
     std::vector<typename Diagonal<Real>::Wide> wide_;
     PairSums<Real> pairs_;

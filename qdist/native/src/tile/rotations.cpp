@@ -222,7 +222,7 @@ void Rotations<Real>::set(const double* angles, double factor) {
             moves_[p] = moves_[p] || (works && (c[own] != 1 || s[own] != 0));
         }
     }
-    moves_much_ = 2 * std::size_t(std::count(moves_.begin(), moves_.end(), true)) >= count;
+    num_moved_ = std::size_t(std::count(moves_.begin(), moves_.end(), true));
 }
 
 template <class Real>

@@ -57,11 +57,12 @@ public:
     // Whether an angle depends on a parameter.
     bool is_trainable() const { return is_trainable_; }
     // For kernels of several blocks: whether it mixes whole rows, which are the tile's vectors, everywhere; the bits that it
-    // flips; whether it has an odd number of Ys, and whether it rotates at least half of the patterns.
+    // flips; whether it has an odd number of Ys, and whether it rotates at least half of the patterns, or all.
     bool mixes_rows() const { return is_unconditional() && x_ && !(x_ & (lanes - 1)); }
     std::size_t flips() const { return x_; }
     bool is_odd() const { return odd_; }
-    bool moves_much() const { return moves_much_; }
+    bool moves_much() const { return 2 * num_moved_ >= num_patterns(); }
+    bool moves_all() const { return num_moved_ == num_patterns(); }
     // Pattern by pattern, those of a row's lanes. A pattern is the exclusive or of a row's and of what is outside of the tile.
     std::pair<const Real*, const Real*> cosines_and_sines() const { return {cosine_.data(), sine_.data()}; }
     std::size_t near_pattern(std::size_t element) const;
@@ -123,7 +124,7 @@ private:
     // whether a parameter changes an angle.
     AlignedVector<Real> cosine_, sine_;
     std::vector<char> moves_, depends_;
-    bool moves_much_ = false;
+    std::size_t num_moved_ = 0;
     double scale_ = 1;
 };
 
