@@ -90,9 +90,11 @@ public:
         far_ = FarPhases<Real>(t_, columns_);
         for (const Term& term : terms_)
             if (term.second >= t_) far_.add(term.first, term.second - t_, term.value);
-        own_ = tables();
         // A factor for every element pays only where it depends on all of its bits, and rows have no factors of their own.
-        if (many_tiles_ && !rows_only_ && far_.empty()) own_ = expanded(own_);
+        if (many_tiles_ && !rows_only_ && far_.empty())
+            expand(tables(), own_);
+        else
+            own_ = tables();
         if (!rows_only_) return;
         row_re_.resize(own_.row.size());
         row_im_.resize(own_.row.size());
@@ -109,13 +111,12 @@ public:
     // square. Of phases that bits outside the tile change it is taken to be one.
     double mean_scale() const {
         if (!far_.empty() || !wide_.empty()) return factor_;
-        double rows = 0, columns = 0;
+        double rows = 0;
         for (const Complex& z : own_.row) {
             const double re = Real(z.real()), im = Real(z.imag());
             rows += re * re + im * im;
         }
-        for (std::size_t i = 0; i < own_.re.size(); ++i)
-            columns += double(own_.re[i]) * own_.re[i] + double(own_.im[i]) * own_.im[i];
+        const double columns = sum_of_squares(own_.re) + sum_of_squares(own_.im);
         return std::sqrt(rows / double(own_.row.size()) * columns / double(own_.re.size()));
     }
 
@@ -216,6 +217,19 @@ private:
         std::vector<char> identity;  // whether a class's T is one everywhere
     };
 
+    static double sum_of_squares(const AlignedVector<Real>& numbers) {
+        using Doubles = Lanes<double, lanes>;
+        Doubles sum = Doubles::all(0);
+        double rest = 0;
+        std::size_t i = 0;
+        for (; i + lanes <= numbers.size(); i += lanes) {
+            const Doubles some = widened(Lanes<Real, lanes>::load(&numbers[i]));
+            sum = sum + some * some;
+        }
+        for (; i < numbers.size(); ++i) rest += double(numbers[i]) * numbers[i];
+        return rest + sum.sum();
+    }
+
     // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
     static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
         std::vector<Complex> all{1};
@@ -283,25 +297,34 @@ private:
                 identity = identity && own[a] == 0;
             }
             for (double p : column_pair) identity = identity && p == 0;
+            out.identity[k] = identity;
+            if (identity) {
+                std::fill_n(&out.re[k * width], width, Real(1));
+                continue;
+            }
             const std::vector<Complex> t = phases(columns, own, column_pair);
             for (std::size_t i = 0; i < width; ++i) {
                 out.re[k * width + i] = Real(t[i].real());
                 out.im[k * width + i] = Real(t[i].imag());
             }
-            out.identity[k] = identity;
         }
         return out;
     }
 
-    // The same factors, one for each element: a class for each row.
-    Tables expanded(const Tables& from) const {
+    // The same factors, one for each element: a class for each row. to: what an earlier call has made, whose memory it takes.
+    void expand(const Tables& from, Tables& to) const {
         const std::size_t rows = from.row.size(), size = rows << columns_;
-        Tables out{std::vector<Complex>(rows, 1), std::vector<int>(rows), AlignedVector<Real>(size, 1), AlignedVector<Real>(size),
-                   std::vector<char>(rows)};
-        std::iota(out.class_of.begin(), out.class_of.end(), 0);
-        const auto put = [&](std::size_t i, V c, V s) { store<Real>(&out.re[i], c), store<Real>(&out.im[i], s); };
-        each_own_factor(from, put, [&](std::size_t i) { out.identity[i >> columns_] = true; });
-        return out;
+        to.row.assign(rows, 1);
+        to.class_of.resize(rows);
+        std::iota(to.class_of.begin(), to.class_of.end(), 0);
+        to.re.resize(size);
+        to.im.resize(size);
+        to.identity.assign(rows, false);
+        const auto put = [&](std::size_t i, V c, V s) { store<Real>(&to.re[i], c), store<Real>(&to.im[i], s); };
+        each_own_factor(from, put, [&](std::size_t i) {
+            put(i, splat(Real(1)), V{});
+            to.identity[i >> columns_] = true;
+        });
     }
 
     // Calls f(i, c, s) for each vector of the tile, which begins at element i and has the factors c + is, or one(i) where they
