@@ -1161,3 +1161,11 @@ def test_schedules_take_gates_with_controls_beyond_the_shard() -> None:
     # On several ranks: CX with a far control at position 8 of a shard of 8 qubits.
     mixes, x_like, z_like = masks(8, 1), masks(8, 0), masks(1 << 8, 0)
     assert kernels.schedule(mixes, x_like, z_like, np.ones(2), 8, 5, 15) == [(31, [0, 1])]
+
+
+def test_matrices_of_many_bits_depend_on_no_parameter() -> None:
+    """Their transition matrices would have too many entries, and derivatives would be lost without a word."""
+    p = program("complex64", bind=False)
+    p.dense([2, 3, 4], 0, 0, 0, 0, [X])
+    with pytest.raises(ValueError, match="matrix on 3 bits must not depend on parameters"):
+        p.dense([2, 3, 4], 0, 0, 0, 0, [RX])

@@ -31,6 +31,12 @@ inline constexpr int num_registers = 32;
 #else
 inline constexpr int num_registers = 16;
 #endif
+// Whether a vector can be multiplied by a number that is in a lane of another.
+#ifdef __aarch64__
+inline constexpr bool multiplies_by_lanes = true;
+#else
+inline constexpr bool multiplies_by_lanes = false;
+#endif
 #if defined(__AVX512F__)
 inline constexpr std::size_t vector_bytes = 64;
 #elif defined(__AVX__)

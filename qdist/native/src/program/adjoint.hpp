@@ -167,20 +167,20 @@ private:
 
     // A dense block for the lowest bits of the tile.
     struct Narrow {
-        Narrow(const Dense_& block, int bits) : undo(block.undo), transition(block.undo.shape()) {
+        Narrow(const Dense_& block, int bits) : undo(block.undo), transition(block.transition) {
             undo.narrow(bits);
-            transition = Transition<Real>(undo.shape());
+            if (transition) transition->narrow(bits);
         }
 
         Dense<Real> undo;
-        Transition<Real> transition;
+        std::optional<Transition<Real>> transition;
     };
 
     static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             // A rotation is summed in one number whether its angle is wanted or not.
-            const std::size_t numbers = d->undo.givens() ? 1 : d->is_trainable ? std::size_t(2) << 2 * d->num_targets : 0;
-            return {numbers, numbers};
+            if (d->undo.givens()) return {1, 1};
+            return d->is_trainable ? std::pair(d->transition->num_sums(), d->transition->num_results()) : std::pair<std::size_t, std::size_t>();
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_sums()};
         if (const auto* r = std::get_if<Rotations<Real>>(&block)) return {r->num_sums(), r->num_results()};
@@ -311,12 +311,12 @@ private:
         if (noted_bits == rest_bits_ && wanted_.rest) keep_norms(rest_bits_, 1);
     }
 
-    static void undo_dense(const Dense_& block, const Dense<Real>& undo, const Transition<Real>& transition,
+    static void undo_dense(const Dense_& block, const Dense<Real>& undo, const std::optional<Transition<Real>>& transition,
                            const TilePair<Real>& pair, double* sums) {
-        if (block.is_trainable && !block.entries.before) transition.add(pair, block.entries.flips, sums);
+        if (transition && !block.sums_before) transition->add(pair, sums);
         undo.apply(pair.ket);
         undo.apply(pair.bra);
-        if (block.is_trainable && block.entries.before) transition.add(pair, block.entries.flips, sums);
+        if (transition && block.sums_before) transition->add(pair, sums);
     }
 
     // The same for blocks from number `last` back that run in one pass; false, and nothing done, if their angles do not allow it.
@@ -366,8 +366,11 @@ private:
         for (std::size_t k = 0; k < stage_.blocks.size(); ++k) {
             const double* from = sums + sums_at_[k];
             double* to = results + results_at_[k];
+            const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
             if (const auto* r = std::get_if<Rotations<Real>>(&stage_.blocks[k]))
                 r->collect(from, to);
+            else if (d && !d->undo.givens() && d->transition)
+                d->transition->collect(from, to);
             else
                 std::copy_n(from, sizes(stage_.blocks[k]).second, to);
         }
@@ -386,7 +389,7 @@ private:
             } else {
                 Matrix t(std::size_t(1) << 2 * d->num_targets);
                 for (std::size_t k = 0; k < t.size(); ++k) t[k] = {results[2 * k], results[2 * k + 1]};
-                if (d->entries.before) t = after(d->num_targets, d->factors, std::move(t), angles_);
+                if (d->sums_before) t = after(d->num_targets, d->factors, std::move(t), angles_);
                 add_dense_gradient(d->num_targets, d->factors, std::move(t), angles_, gradient);
             }
         } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block))

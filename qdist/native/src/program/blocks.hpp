@@ -25,7 +25,6 @@ struct DenseBlock {
     DenseBlock(Dense<Real> block, Bits far_bits, std::vector<Factor> parts, const Slots& trainable)
         : dense(std::move(block)),
           undo(dense),
-          transition(dense.shape()),
           num_targets(int(dense.shape().targets_.size())),
           far(far_bits),
           factors(std::move(parts)) {
@@ -34,20 +33,27 @@ struct DenseBlock {
             is_real = is_real && f.source.is_real();
             is_x_rotation = is_x_rotation && f.source.formula == Formula::rx;
         }
-        // Of fewer qubits all entries are needed or nearly so, and of more there are too many.
-        if (is_trainable && num_targets == 2) entries = fewest_entries(num_targets, factors, trainable);
+        if (!is_trainable) return;
+        if (num_targets > 2) refuse("a matrix on ", num_targets, " bits must not depend on parameters");
+        // Of fewer qubits all entries are needed or nearly so.
+        unsigned flips = ~0u;
+        if (num_targets == 2) {
+            const Entries entries = fewest_entries(num_targets, factors, trainable);
+            flips = entries.flips, sums_before = entries.before;
+        }
+        transition.emplace(dense.shape(), flips);
     }
 
     Dense<Real> dense, undo;
     // How the matrix runs forward, where it is not as `dense`.
     std::optional<Pair<Real>> pair;
-    Transition<Real> transition;
     int num_targets;
     Bits far;
     std::vector<Factor> factors;
     bool is_trainable = false;
-    // Which of the transition matrix its derivatives are made of.
-    Entries entries{~0u, false};
+    // What its derivatives are made of, if it is trainable, and whether that is the transition matrix before the block.
+    std::optional<Transition<Real>> transition;
+    bool sums_before = false;
     // Whatever the angles are.
     bool is_real = true, is_x_rotation = true;
 };

@@ -182,7 +182,7 @@ public:
                     setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
                                givens);
                     if (d->undo.givens()) last_givens = k;
-                    if (d->entries.before) stage->lacking[k] = setter.lacking();
+                    if (d->sums_before) stage->lacking[k] = setter.lacking();
                 } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))
                     setter.note(g->diagonal);
                 else if (const auto* r = std::get_if<Rotations<Real>>(&stage->blocks[k]))

@@ -168,8 +168,8 @@ private:
     // A complex matrix of one or two targets above the lanes.
     template <int size>
     void complex(Tile<Real> tile) const {
-        // The matrix column by column, held in vectors: AArch64 multiplies by a lane, others by a broadcast of it.
-        constexpr int entries = size * size, count = std::max(1, entries / lanes);
+        // The matrix column by column: where a vector can be multiplied by a lane of another, numbers lie in lanes.
+        constexpr int entries = size * size, count = multiplies_by_lanes ? std::max(1, entries / lanes) : entries;
         alignas(64) Real columns[2][std::max(entries, lanes)] = {};
         for (int p = 0; p < size; ++p)
             for (int q = 0; q < size; ++q) {
@@ -178,35 +178,39 @@ private:
             }
         V m[count], n[count];
         for (int k = 0; k < count; ++k) {
-            m[k] = load(columns[0] + k * lanes);
-            n[k] = load(columns[1] + k * lanes);
+            m[k] = multiplies_by_lanes ? load(columns[0] + k * lanes) : splat(columns[0][k]);
+            n[k] = multiplies_by_lanes ? load(columns[1] + k * lanes) : splat(columns[1][k]);
         }
         std::size_t o[size];
         std::copy_n(offset_.data(), size, o);
-        Real *const re = tile.re, *const im = tile.im;
-        runs_.each([&](std::size_t first, std::size_t length) {
+        // By value: what is reached through a pointer is loaded, and spread over a vector, again for every run.
+        runs_.each([=, re = tile.re, im = tile.im](std::size_t first, std::size_t length) QDIST_INLINE {
             for (std::size_t i = first; i < first + length; i += lanes) {
                 V a[size] = {}, b[size] = {};
-#pragma GCC unroll 4
-                for (int q = 0; q < size; ++q) {
+                unrolled<size>([&](auto q) QDIST_INLINE {
                     const V r = load(re + i + o[q]), s = load(im + i + o[q]);
-#pragma GCC unroll 4
-                    for (int p = 0; p < size; ++p) {
-                        const int k = size * q + p;
-                        const Real c = m[k / lanes][k % lanes], d = n[k / lanes][k % lanes];
+                    unrolled<size>([&](auto p) QDIST_INLINE {
+                        constexpr std::size_t k = size * q + p;
+                        const auto c = entry<k>(m), d = entry<k>(n);
                         a[p] = q ? a[p] + c * r : c * r;
                         b[p] = q ? b[p] + c * s : c * s;
                         a[p] -= d * s;
                         b[p] += d * r;
-                    }
-                }
-#pragma GCC unroll 4
-                for (int p = 0; p < size; ++p) {
+                    });
+                });
+                unrolled<size>([&](auto p) QDIST_INLINE {
                     store<Real>(re + i + o[p], a[p]);
                     store<Real>(im + i + o[p], b[p]);
-                }
+                });
             }
         });
+    }
+    template <std::size_t k>
+    QDIST_INLINE static auto entry(const V* numbers) {
+        if constexpr (multiplies_by_lanes)
+            return numbers[k / lanes][k % lanes];
+        else
+            return numbers[k];
     }
 
     // Rows vectors and Perms lane permutations; every coefficient is a vector of its own.

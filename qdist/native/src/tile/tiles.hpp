@@ -43,9 +43,10 @@ public:
         count_ = std::size_t(1) << t >> fixed.size();
     }
 
-    // f(first, length): elements first .. first + length of the tile.
+    // f(first, length): elements first .. first + length of the tile. Inlined by force: what f holds, sums and numbers of a
+    // matrix, stays in registers then.
     template <class F>
-    void each(F&& f) const {
+    QDIST_INLINE void each(F&& f) const {
         const std::size_t length = std::min(length_, count_);
         // With ones at the fixed bits a carry goes through them.
         for (std::size_t r = 0, i = 0; r < count_; r += length_, i = ((i | mask_) + length_) & ~mask_) f(i | value_, length);
