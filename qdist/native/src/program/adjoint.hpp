@@ -182,7 +182,7 @@ private:
             if (d->undo.givens()) return {1, 1};
             return d->is_trainable ? std::pair(d->transition->num_sums(), d->transition->num_results()) : std::pair<std::size_t, std::size_t>();
         }
-        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_sums()};
+        if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
         if (const auto* r = std::get_if<Rotations<Real>>(&block)) return {r->num_sums(), r->num_results()};
         return {0, 0};
     }
@@ -369,6 +369,8 @@ private:
             const auto* d = std::get_if<Dense_>(&stage_.blocks[k]);
             if (const auto* r = std::get_if<Rotations<Real>>(&stage_.blocks[k]))
                 r->collect(from, to);
+            else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
+                g->sums.collect(from, to);
             else if (d && !d->undo.givens() && d->transition)
                 d->transition->collect(from, to);
             else
