@@ -207,3 +207,49 @@ def test_layers_of_phases_and_rotations_are_those_of_the_reference() -> None:
     ket, *changes = layers.kets(values)
     np.testing.assert_allclose(ket, reference.state(layers.circuit, values), atol=1e-13)
     np.testing.assert_allclose(np.transpose(changes), reference.state_jacobian(layers.circuit, values), atol=1e-12)
+
+
+def inside_vectors(n: int, length: int, rng: np.random.Generator) -> qd.Circuit:
+    """Gates of single qubits, most of the lowest, which lie inside a vector, and phases between."""
+    theta = iter(qd.ParameterVector("t", 2 * length))
+    circuit = qd.Circuit(n).h(range(n)).rz(0.3, range(n))
+
+    def angle() -> Any:
+        return next(theta) if rng.random() < 0.7 else float(rng.uniform(-3, 3))
+
+    for _ in range(length):
+        a, b = (int(q) for q in rng.permutation(n)[:2])
+        a = a if rng.random() < 0.3 else a % min(n, 4)
+        match rng.integers(7):
+            case 0 | 1:
+                circuit.rx(angle(), a)
+            case 2:
+                circuit.ry(angle(), a)
+            case 3:
+                # A reflection, whose derivatives are a rotation's.
+                circuit.h(a).ry(angle(), a)
+            case 4:
+                circuit.rx(angle(), a).rx(0.4, a)
+            case 5:
+                circuit.sx(a).rz(angle(), a)
+            case _:
+                circuit.rzz(angle(), min(a, b), max(a, b)) if a != b else circuit.h(a)
+    return circuit
+
+
+@both
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 11, 13])
+@pytest.mark.parametrize("seed", range(3))
+def test_gates_inside_a_vector(seed: int, n: int, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    circuit = inside_vectors(n, 40, rng)
+    values = rng.uniform(-3, 3, circuit.num_parameters)
+    values[rng.random(len(values)) < 0.1] = np.pi
+    observable = qd.PauliSum({"Z0 X1": 1.0, "Y0": 0.5, f"X{n - 1}": -0.7, "Y1": 0.4})
+    program = qd.Program(circuit, dtype=dtype)
+    np.testing.assert_allclose(
+        np.asarray(program.run(values)), reference.state(circuit, values), atol=1e-13 if dtype == "complex128" else 2e-6
+    )
+    got = program.value_and_grad(observable, values)[1]
+    wanted = reference.gradient(circuit, observable, values)
+    np.testing.assert_allclose(got, wanted, atol=1e-12 if dtype == "complex128" else 4e-6)

@@ -179,7 +179,7 @@ private:
     static std::pair<std::size_t, std::size_t> sizes(const Block<Real>& block) {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             // A rotation is summed in one number whether its angle is wanted or not.
-            if (d->undo.givens()) return {1, 1};
+            if (d->sums_one()) return {1, 1};
             return d->is_trainable ? std::pair(d->transition->num_sums(), d->transition->num_results()) : std::pair<std::size_t, std::size_t>();
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
@@ -208,7 +208,7 @@ private:
         for (std::size_t k = 0; k < blocks.size(); ++k) {
             bits_.push_back(bits_before(k + 1));
             const auto* d = std::get_if<Dense_>(&blocks[k]);
-            if (d && !d->undo.givens() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
+            if (d && !d->sums_one() && bits_[k] < tile_bits()) narrow_[k] = std::make_unique<Narrow>(*d, bits_[k]);
         }
         rest_bits_ = bits_before(0);
         const auto is_diagonal = [](const Block<Real>& block) { return std::holds_alternative<DiagonalBlock<Real>>(block); };
@@ -302,6 +302,13 @@ private:
                 GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair, givens_sums);
                 k = first;
                 passes_since += count - 1;
+            } else if (LaneMatrix<Real> in_lanes[LaneMatrices<Real>::most]; const int count =
+                           next_lane_matrices<Real>(block, end, [](const Dense_& d) { return d.lane_undo(); }, in_lanes)) {
+                double* lane_sums[LaneMatrices<Real>::most];
+                for (int j = 0; j < count; ++j) lane_sums[j] = of_blocks + sums_at_[k - j];
+                LaneMatrices<Real>::apply_both(std::max(std::size_t(1) << bits_[k], Simd<Real>::lanes), in_lanes, count, pair, lane_sums);
+                k -= count - 1;
+                passes_since += count - 1;
             } else if (narrow_[k]) {
                 const auto& d = std::get<Dense_>(stage_.blocks[k]);
                 if (d.far.holds(base)) undo_dense(d, narrow_[k]->undo, narrow_[k]->transition, pair, of_blocks + sums_at_[k]);
@@ -371,7 +378,7 @@ private:
                 r->collect(from, to);
             else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage_.blocks[k]))
                 g->sums.collect(from, to);
-            else if (d && !d->undo.givens() && d->transition)
+            else if (d && !d->sums_one() && d->transition)
                 d->transition->collect(from, to);
             else
                 std::copy_n(from, sizes(stage_.blocks[k]).second, to);
@@ -381,12 +388,12 @@ private:
     void finish(const Block<Real>& block, const double* results, double* gradient) const {
         if (const auto* d = std::get_if<Dense_>(&block)) {
             if (!d->is_trainable) return;
-            if (d->undo.givens() && d->factors.size() == 1) {
+            if (d->sums_one() && d->factors.size() == 1) {
                 // An RY or RX alone: dU U^-1 is half the matrix that the sum is of.
                 gradient[d->factors[0].source.slots[0]] += *results;
-            } else if (d->undo.givens()) {
+            } else if (d->sums_one()) {
                 // What else is in T changes nothing: dU U^-1 is a multiple of -iY, which is real, or of -iX.
-                const Complex entry = d->undo.givens()->is_imaginary() ? Complex(0, *results) : Complex(*results);
+                const Complex entry = d->sums_of_x() ? Complex(0, *results) : Complex(*results);
                 add_dense_gradient(1, d->factors, {0, entry, 0, 0}, angles_, gradient);
             } else {
                 Matrix t(std::size_t(1) << 2 * d->num_targets);

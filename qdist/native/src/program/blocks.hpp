@@ -13,6 +13,7 @@
 #include "tile/diagonal.hpp"
 #include "tile/diagonal_sums.hpp"
 #include "tile/givens.hpp"
+#include "tile/lane_matrices.hpp"
 #include "tile/pair.hpp"
 #include "tile/permutation.hpp"
 #include "tile/rotations.hpp"
@@ -43,6 +44,17 @@ struct DenseBlock {
         }
         transition.emplace(dense.shape(), flips);
     }
+
+    // Undone as one of LaneMatrices, if it can be: a trained one is summed as a rotation about Y or X, so that is what its
+    // derivatives must be of.
+    std::optional<LaneMatrix<Real>> lane_undo() const {
+        auto found = far.mask ? std::nullopt : undo.lane_matrix();
+        if (found && is_trainable && !(found->is_imaginary ? is_x_rotation : is_real)) found.reset();
+        return found;
+    }
+    // Whether all of its derivatives follow from one number, Im <bra|Y|ket> or Im <bra|X|ket>.
+    bool sums_one() const { return undo.givens() || lane_undo(); }
+    bool sums_of_x() const { return undo.givens() ? undo.givens()->is_imaginary() : lane_undo()->is_imaginary; }
 
     Dense<Real> dense, undo;
     // How the matrix runs forward, where it is not as `dense`.
@@ -79,6 +91,21 @@ bool is_trainable(const Block<Real>& block) {
     if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return !g->sums.empty();
     const auto* r = std::get_if<Rotations<Real>>(&block);
     return r && r->is_trainable();
+}
+
+// The matrices of different bits inside the vectors, all imaginary or none, from `block` on which can run in one pass; returns
+// their number. of: gives a DenseBlock's.
+template <class Real, class Iterator, class Of>
+int next_lane_matrices(Iterator block, Iterator end, Of of, LaneMatrix<Real>* matrices) {
+    int count = 0;
+    for (; block != end && count < LaneMatrices<Real>::most; ++block) {
+        const auto* d = std::get_if<DenseBlock<Real>>(&*block);
+        const std::optional<LaneMatrix<Real>> found = d ? of(*d) : std::nullopt;
+        const auto apart = [&](const LaneMatrix<Real>& m) { return m.bit == found->bit || m.is_imaginary != found->is_imaginary; };
+        if (!found || std::any_of(matrices, matrices + count, apart)) break;
+        matrices[count++] = *found;
+    }
+    return count;
 }
 
 // The Givens rotations of different bits, all of one form, from `block` on, at most `most`, which can run in one pass;

@@ -33,6 +33,21 @@ struct Stage {
 
     Index mask() const { return scattered(~Index(0), positions); }
 
+    // Brings matrices of bits inside a vector together, which commute with those of other bits.
+    void gather_lanes() {
+        const auto bit_of = [](const Block<Real>& block) {
+            const auto* d = std::get_if<DenseBlock<Real>>(&block);
+            return d && d->num_targets == 1 && !d->far.mask && d->dense.is_unconditional() ? d->dense.shape().targets_[0] : -1;
+        };
+        for (auto first = blocks.begin(); first != blocks.end();) {
+            auto last = first;
+            std::size_t bits = 0;
+            for (int b; last != blocks.end() && (b = bit_of(*last)) >= 0 && !(bits >> b & 1); ++last) bits |= std::size_t(1) << b;
+            std::stable_partition(first, last, [&](const Block<Real>& block) { return bit_of(block) < Simd<Real>::lane_bits; });
+            first = last == first ? last + 1 : last;
+        }
+    }
+
     void find_fused(int t) {
         fused.clear();
         for (std::size_t k = 0; k < blocks.size();) {
@@ -147,6 +162,7 @@ public:
         MatrixSetter<Real> setter;
         for (Stage<Real>& stage : stages_) {
             if (!is_complete_) {
+                stage.gather_lanes();
                 stage.find_fused(std::max(int(stage.positions.size()), Simd<Real>::lane_bits));
                 stage.find_conditions();
             }
@@ -346,6 +362,13 @@ private:
                 if (const int count = next_givens<Real>(blocks.begin() + k, blocks.begin() + end, &DenseBlock<Real>::dense,
                                                         max_givens, rotations)) {
                     GivensRotations<Real>::apply(d->dense.shape().t_, rotations, count, tile);
+                    k += count - 1;
+                    continue;
+                }
+                LaneMatrix<Real> in_lanes[LaneMatrices<Real>::most];
+                const auto lane_matrix = [](const DenseBlock<Real>& block) { return block.far.mask ? std::nullopt : block.dense.lane_matrix(); };
+                if (const int count = next_lane_matrices<Real>(blocks.begin() + k, blocks.begin() + end, lane_matrix, in_lanes)) {
+                    LaneMatrices<Real>::apply(size, in_lanes, count, tile);
                     k += count - 1;
                     continue;
                 }

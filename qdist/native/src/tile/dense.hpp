@@ -10,6 +10,7 @@
 #include "gates/formulas.hpp"
 #include "tile/dense_shape.hpp"
 #include "tile/givens.hpp"
+#include "tile/lane_matrices.hpp"
 #include "tile/tiles.hpp"
 #include "tile/wide.hpp"
 
@@ -69,11 +70,18 @@ public:
     }
     const Givens* givens() const { return is_givens_ ? &givens_ : nullptr; }
 
+    // It as one of LaneMatrices, if it is such a matrix.
+    std::optional<LaneMatrix<Real>> lane_matrix() const {
+        if (!LaneMatrices<Real>::available || plain_ || targets_.size() != 1 || control_mask_ || !(real_ || is_half_imaginary_)) return {};
+        return LaneMatrix<Real>{targets_[0], !real_, re_.data(), (real_ ? re_ : im_).data() + lanes};
+    }
+
     // Sets the matrix, 2^k x 2^k, bit j of its index being target j.
     void set(const Matrix& m) {
         is_givens_ = false;
         const std::size_t size = std::size_t(1) << targets_.size();
         real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
+        is_half_imaginary_ = size == 2 && m[0].imag() == 0 && m[3].imag() == 0 && m[1].real() == 0 && m[2].real() == 0;
         matrix_re_.assign(size * size, 0);
         matrix_im_.assign(size * size, 0);
         for (std::size_t k = 0; k < size * size; ++k) {
@@ -259,6 +267,7 @@ private:
     }
 
     bool real_ = false, is_givens_ = false;
+    bool is_half_imaginary_ = false;  // of one bit, with a real diagonal and the rest imaginary
     Givens givens_{};
     std::vector<Real> matrix_re_, matrix_im_;
     AlignedVector<Real> re_, im_;
