@@ -23,22 +23,22 @@ class Transition {
 public:
     // flips: of which q ^ p entries are asked for, as bits. Others may be added too.
     Transition(const DenseShape<Real>& shape, unsigned flips)
-        : shape_(shape), size_(std::size_t(1) << shape.targets_.size()), flips_(flips) {
-        const std::size_t rows = shape.offset_.size();
-        // A pass for each flip is bound by what it loads: two of them take less than all entries together do.
-        if (rows == 4 && std::popcount(flips) <= 2)
-            kind_ = Kind::flipped;
-        else if (rows == 4)
-            kind_ = Kind::differences;
-        else
-            kind_ = Kind::all;
-        const std::size_t perms = shape.permutations_.size();
-        if (kind_ == Kind::flipped) {
-            for (std::size_t flip = 0; flip < 4; ++flip)
-                if (flips >> flip & 1)
-                    for (std::size_t p = 0; p < 4; ++p)
-                        for (int part = 0; part < 2; ++part) note(p ^ gathered(flip, shape.row_targets_), 0, p, part);
-        } else if (kind_ == Kind::differences) {
+        : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {
+        const std::size_t rows = shape.offset_.size(), perms = shape.permutations_.size();
+        if (rows == 4 && std::popcount(flips) <= 2) {
+            // A pass for a flip, or for one and the diagonal.
+            for (std::size_t flip = 1; flip < 4; ++flip)
+                if (flips >> flip & 1) passes_.push_back({flips & 1 && passes_.empty(), true, gathered(flip, shape.row_targets_)});
+            if (passes_.empty()) passes_.push_back({true, false, 1});
+            for (const Pass& pass : passes_) {
+                const std::array<std::size_t, 4> row = pass.rows();
+                if (pass.diagonal)
+                    for (std::size_t p : row) note(p, 0, p, 1);
+                if (pass.pairs)
+                    for (int part : {0, 1})
+                        for (int k : {0, 2}) note(row[k + 1], 0, row[k], part);
+            }
+        } else if (rows == 4) {
             for (std::size_t p = 0; p < 4; ++p) note(p, 0, p, 1);
             for (std::size_t q = 1; q < 4; ++q)
                 for (std::size_t p = 0; p < q; ++p)
@@ -55,13 +55,14 @@ public:
     std::size_t num_results() const { return 2 * size_ * size_; }
 
     void add(const TilePair<Real>& tiles, double* sums) const {
-        if (kind_ == Kind::flipped) {
-            for (std::size_t flip = 0; flip < 4; ++flip)
-                if (flips_ >> flip & 1) {
-                    flip ? add_flipped<false>(tiles, flip, sums) : add_flipped<true>(tiles, flip, sums);
-                    sums += 8 * lanes;
-                }
-        } else if (kind_ == Kind::differences)
+        for (const Pass& pass : passes_) {
+            const auto add = !pass.pairs ? &Transition::add_flip<true, false>
+                             : pass.diagonal ? &Transition::add_flip<true, true> : &Transition::add_flip<false, true>;
+            (this->*add)(tiles, pass, sums);
+            sums += 4 * (pass.diagonal + pass.pairs) * lanes;
+        }
+        if (!passes_.empty()) return;
+        if (shape_.offset_.size() == 4)
             add_differences(tiles, sums);
         else
             shape_.specialised([&]<int Rows, int Perms, int X1, int X2>() {
@@ -87,7 +88,17 @@ private:
     // Products summed in Real before the sum is added to a double.
     static constexpr int together = 64;
 
-    enum class Kind { all, differences, flipped };
+    // Entries of two bits above the lanes that are summed in one pass: the diagonal's, those of rows that a flip exchanges.
+    struct Pass {
+        bool diagonal, pairs;
+        std::size_t flip;  // of a row's number
+
+        // In pairs.
+        std::array<std::size_t, 4> rows() const {
+            const std::size_t second = flip == 1 ? 2 : 1;
+            return {0, flip, second, second ^ flip};
+        }
+    };
 
     // A vector to come sums up the real or the imaginary part of row q of the ket, its lanes permuted, and row p of the bra.
     void note(std::size_t q, std::size_t permutation, std::size_t p, int part) {
@@ -138,10 +149,7 @@ private:
                     constexpr std::size_t q = before + 1;
                     unrolled<q>([&](auto p) QDIST_INLINE {
                         constexpr std::size_t n = 4 + q * (q - 1) + 2 * p;
-                        x.sum[n] += k[q] * a[p], x.sum[n + 1] += l[q] * a[p];
-                        x.sum[n] += l[q] * b[p], x.sum[n + 1] -= k[q] * b[p];
-                        x.sum[n] -= k[p] * a[q], x.sum[n + 1] -= k[p] * b[q];
-                        x.sum[n] -= l[p] * b[q], x.sum[n + 1] += l[p] * a[q];
+                        add_difference<p, q>(k, l, a, b, x.sum[n], x.sum[n + 1]);
                     });
                 });
                 x.flush_after(1, sums);
@@ -150,27 +158,42 @@ private:
         x.flush(sums);
     }
 
-    // The entries T_qp with q ^ p == flip, of two targets that are both above the lanes.
-    template <bool diagonal>
-    void add_flipped(const TilePair<Real>& tiles, std::size_t flip, double* sums) const {
-        const std::size_t row_flip = gathered(flip, shape_.row_targets_);
-        Registers<8> x;
-        std::size_t of_ket[4], of_bra[4];
-        for (std::size_t p = 0; p < 4; ++p) {
-            of_bra[p] = shape_.offset_[p];
-            of_ket[p] = shape_.offset_[p ^ row_flip];
-        }
+    template <bool diagonal, bool pairs>
+    void add_flip(const TilePair<Real>& tiles, const Pass& pass, double* sums) const {
+        constexpr int first_pair = diagonal ? 4 : 0;
+        Registers<first_pair + (pairs ? 4 : 0)> x;
+        std::size_t o[4];
+        for (int p = 0; p < 4; ++p) o[p] = shape_.offset_[pass.rows()[p]];
         const Tile<Real> ket = tiles.ket, bra = tiles.bra;
         shape_.runs_.each([&](std::size_t first, std::size_t length) QDIST_INLINE {
             for (std::size_t i = first; i < first + length; i += lanes) {
+                V k[4], l[4], a[4], b[4];
                 unrolled<4>([&](auto p) QDIST_INLINE {
-                    add_product<diagonal>(load(ket.re + i + of_ket[p]), load(ket.im + i + of_ket[p]), load(bra.re + i + of_bra[p]),
-                                          load(bra.im + i + of_bra[p]), x.sum[2 * p], x.sum[2 * p + 1]);
+                    k[p] = load(ket.re + i + o[p]), l[p] = load(ket.im + i + o[p]);
+                    a[p] = load(bra.re + i + o[p]), b[p] = load(bra.im + i + o[p]);
+                    if constexpr (diagonal) {
+                        x.sum[p] += l[p] * a[p];
+                        x.sum[p] -= k[p] * b[p];
+                    }
                 });
+                if constexpr (pairs)
+                    unrolled<2>([&](auto pair) QDIST_INLINE {
+                        constexpr std::size_t p = 2 * pair, q = p + 1, n = first_pair + pair;
+                        add_difference<p, q>(k, l, a, b, x.sum[n], x.sum[n + 2]);
+                    });
                 x.flush_after(1, sums);
             }
         });
         x.flush(sums);
+    }
+
+    // T_qp - conj(T_pq)
+    template <std::size_t p, std::size_t q>
+    QDIST_INLINE static void add_difference(const V* k, const V* l, const V* a, const V* b, V& re, V& im) {
+        re += k[q] * a[p], im += l[q] * a[p];
+        re += l[q] * b[p], im -= k[q] * b[p];
+        re -= k[p] * a[q], im -= k[p] * b[q];
+        re -= l[p] * b[q], im += l[p] * a[q];
     }
 
     // All entries of one or two rows.
@@ -214,8 +237,7 @@ private:
 
     DenseShape<Real> shape_;
     std::size_t size_;
-    unsigned flips_;
-    Kind kind_;
+    std::vector<Pass> passes_;  // where not all entries are asked for
     std::vector<std::array<int, lanes>> places_;  // the number of the result that each lane of each vector is a part of, or -1
 };
 
