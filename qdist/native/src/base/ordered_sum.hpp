@@ -19,7 +19,8 @@ void ordered_sum(std::size_t count, std::size_t numbers, double* results, Make m
     each_on_threads(chunks, make, [&](auto& own, std::size_t c) {
         work(own, c * count / chunks, (c + 1) * count / chunks, partial.data() + c * numbers);
     });
-    for (std::size_t i = 0; i < partial.size(); ++i) results[i % numbers] += partial[i];
+    for (std::size_t c = 0; c < chunks; ++c)
+        for (std::size_t i = 0; i < numbers; ++i) results[i] += partial[c * numbers + i];
 }
 
 }  // namespace qdist

@@ -180,7 +180,8 @@ private:
         if (const auto* d = std::get_if<Dense_>(&block)) {
             // A rotation is summed in one number whether its angle is wanted or not.
             if (d->sums_one()) return {1, 1};
-            return d->is_trainable ? std::pair(d->transition->num_sums(), d->transition->num_results()) : std::pair<std::size_t, std::size_t>();
+            return d->is_trainable ? std::pair(d->transition->num_sums(), d->transition->num_results())
+                                   : std::pair<std::size_t, std::size_t>();
         }
         if (const auto* g = std::get_if<DiagonalBlock<Real>>(&block)) return {g->sums.num_sums(), g->sums.num_results()};
         if (const auto* r = std::get_if<Rotations<Real>>(&block)) return {r->num_sums(), r->num_results()};
@@ -302,11 +303,13 @@ private:
                 GivensRotations<Real>::apply_both(bits_[k], rotations, count, ends, pair, givens_sums);
                 k = first;
                 passes_since += count - 1;
-            } else if (LaneMatrix<Real> in_lanes[LaneMatrices<Real>::most]; const int count =
+            } else if (LaneMatrix<Real> in_lanes[LaneMatrices<Real>::most];
+                       const int count =
                            next_lane_matrices<Real>(block, end, [](const Dense_& d) { return d.lane_undo(); }, in_lanes)) {
                 double* lane_sums[LaneMatrices<Real>::most];
                 for (int j = 0; j < count; ++j) lane_sums[j] = of_blocks + sums_at_[k - j];
-                LaneMatrices<Real>::apply_both(std::max(std::size_t(1) << bits_[k], Simd<Real>::lanes), in_lanes, count, pair, lane_sums);
+                LaneMatrices<Real>::apply_both(std::max(std::size_t(1) << bits_[k], Simd<Real>::lanes), in_lanes, count, pair,
+                                               lane_sums);
                 k -= count - 1;
                 passes_since += count - 1;
             } else if (narrow_[k]) {

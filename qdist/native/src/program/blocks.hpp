@@ -101,7 +101,9 @@ int next_lane_matrices(Iterator block, Iterator end, Of of, LaneMatrix<Real>* ma
     for (; block != end && count < LaneMatrices<Real>::most; ++block) {
         const auto* d = std::get_if<DenseBlock<Real>>(&*block);
         const std::optional<LaneMatrix<Real>> found = d ? of(*d) : std::nullopt;
-        const auto apart = [&](const LaneMatrix<Real>& m) { return m.bit == found->bit || m.is_imaginary != found->is_imaginary; };
+        const auto apart = [&](const LaneMatrix<Real>& m) {
+            return m.bit == found->bit || m.is_imaginary != found->is_imaginary;
+        };
         if (!found || std::any_of(matrices, matrices + count, apart)) break;
         matrices[count++] = *found;
     }

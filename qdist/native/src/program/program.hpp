@@ -366,7 +366,9 @@ private:
                     continue;
                 }
                 LaneMatrix<Real> in_lanes[LaneMatrices<Real>::most];
-                const auto lane_matrix = [](const DenseBlock<Real>& block) { return block.far.mask ? std::nullopt : block.dense.lane_matrix(); };
+                const auto lane_matrix = [](const DenseBlock<Real>& block) {
+                    return block.far.mask ? std::nullopt : block.dense.lane_matrix();
+                };
                 if (const int count = next_lane_matrices<Real>(blocks.begin() + k, blocks.begin() + end, lane_matrix, in_lanes)) {
                     LaneMatrices<Real>::apply(size, in_lanes, count, tile);
                     k += count - 1;

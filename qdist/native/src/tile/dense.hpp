@@ -72,7 +72,8 @@ public:
 
     // It as one of LaneMatrices, if it is such a matrix.
     std::optional<LaneMatrix<Real>> lane_matrix() const {
-        if (!LaneMatrices<Real>::available || plain_ || targets_.size() != 1 || control_mask_ || !(real_ || is_half_imaginary_)) return {};
+        if (!LaneMatrices<Real>::available || plain_ || targets_.size() != 1 || control_mask_ || !(real_ || is_half_imaginary_))
+            return {};
         return LaneMatrix<Real>{targets_[0], !real_, re_.data(), (real_ ? re_ : im_).data() + lanes};
     }
 

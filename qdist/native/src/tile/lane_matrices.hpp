@@ -31,7 +31,8 @@ public:
     // All matrices are imaginary or none is. size: of what is not zero in the tile.
     static void apply(std::size_t size, const LaneMatrix<Real>* matrices, int count, Tile<Real> tile) {
         with_constant<most>(count - 1, [&](auto less) {
-            matrices->is_imaginary ? apply_some<less + 1, true>(size, matrices, tile) : apply_some<less + 1, false>(size, matrices, tile);
+            matrices->is_imaginary ? apply_some<less + 1, true>(size, matrices, tile)
+                                   : apply_some<less + 1, false>(size, matrices, tile);
         });
     }
 
@@ -63,20 +64,20 @@ private:
     }
 
     template <int count, bool imaginary>
-    static void apply_some(std::size_t size, const LaneMatrix<Real>* matrices, Tile<Real> tile) {
+    [[gnu::noinline]] static void apply_some(std::size_t size, const LaneMatrix<Real>* matrices, Tile<Real> tile) {
         V own[count], other[count];
         const auto flips = flips_of<count>(matrices, own, other);
         for (std::size_t i = 0; i < size; i += lanes) {
             V re = load(tile.re + i), im = load(tile.im + i);
-            unrolled<count>([&](auto j) QDIST_INLINE {
-                multiply<imaginary>(own[j], other[j], flips[j].of(re), flips[j].of(im), re, im);
-            });
+            unrolled<count>(
+                [&](auto j) QDIST_INLINE { multiply<imaginary>(own[j], other[j], flips[j].of(re), flips[j].of(im), re, im); });
             store<Real>(tile.re + i, re), store<Real>(tile.im + i, im);
         }
     }
 
     template <int count, bool imaginary>
-    static void apply_both_some(std::size_t size, const LaneMatrix<Real>* matrices, const TilePair<Real>& tiles, double* const* sums) {
+    [[gnu::noinline]] static void apply_both_some(std::size_t size, const LaneMatrix<Real>* matrices, const TilePair<Real>& tiles,
+                                double* const* sums) {
         V own[count], other[count], sum[count] = {};
         const auto flips = flips_of<count>(matrices, own, other);
         const Tile<Real> ket = tiles.ket, bra = tiles.bra;

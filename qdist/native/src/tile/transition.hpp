@@ -22,13 +22,13 @@ template <class Real>
 class Transition {
 public:
     // flips: of which q ^ p entries are asked for, as bits. Others may be added too.
-    Transition(const DenseShape<Real>& shape, unsigned flips)
-        : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {
+    Transition(const DenseShape<Real>& shape, unsigned flips) : shape_(shape), size_(std::size_t(1) << shape.targets_.size()) {
         const std::size_t rows = shape.offset_.size(), perms = shape.permutations_.size();
         if (rows == 4 && std::popcount(flips) <= 2) {
             // A pass for a flip, or for one and the diagonal.
             for (std::size_t flip = 1; flip < 4; ++flip)
-                if (flips >> flip & 1) passes_.push_back({flips & 1 && passes_.empty(), true, gathered(flip, shape.row_targets_)});
+                if (flips >> flip & 1)
+                    passes_.push_back({flips & 1 && passes_.empty(), true, gathered(flip, shape.row_targets_)});
             if (passes_.empty()) passes_.push_back({true, false, 1});
             for (const Pass& pass : passes_) {
                 const std::array<std::size_t, 4> row = pass.rows();
@@ -56,8 +56,9 @@ public:
 
     void add(const TilePair<Real>& tiles, double* sums) const {
         for (const Pass& pass : passes_) {
-            const auto add = !pass.pairs ? &Transition::add_flip<true, false>
-                             : pass.diagonal ? &Transition::add_flip<true, true> : &Transition::add_flip<false, true>;
+            const auto add = !pass.pairs     ? &Transition::add_flip<true, false>
+                             : pass.diagonal ? &Transition::add_flip<true, true>
+                                             : &Transition::add_flip<false, true>;
             (this->*add)(tiles, pass, sums);
             sums += 4 * (pass.diagonal + pass.pairs) * lanes;
         }
@@ -102,7 +103,9 @@ private:
 
     // A vector to come sums up the real or the imaginary part of row q of the ket, its lanes permuted, and row p of the bra.
     void note(std::size_t q, std::size_t permutation, std::size_t p, int part) {
-        const auto place = [&](std::size_t lane) { return 2 * (shape_.index(q, lane ^ permutation) * size_ + shape_.index(p, lane)) + part; };
+        const auto place = [&](std::size_t lane) {
+            return 2 * (shape_.index(q, lane ^ permutation) * size_ + shape_.index(p, lane)) + part;
+        };
         places_.emplace_back();
         for (std::size_t lane = 0; lane < lanes; ++lane) places_.back()[lane] = shape_.holds(lane) ? int(place(lane)) : -1;
     }
@@ -237,7 +240,7 @@ private:
 
     DenseShape<Real> shape_;
     std::size_t size_;
-    std::vector<Pass> passes_;  // where not all entries are asked for
+    std::vector<Pass> passes_;                    // where not all entries are asked for
     std::vector<std::array<int, lanes>> places_;  // the number of the result that each lane of each vector is a part of, or -1
 };
 
