@@ -1,58 +1,108 @@
 // Products of small matrices, and the gradient of a product.
 #include "gates/matrices.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 
 namespace qdist {
 
-void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n) {
-    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
-    const std::vector<Index> offset = all_scattered(bits);
-    const std::size_t all = offset.back();
-    std::vector<Complex> old(small);
-    for (std::size_t base = 0; base < size; ++base) {
-        if (base & all) continue;
-        for (std::size_t column = 0; column < size; ++column) {
-            for (std::size_t k = 0; k < small; ++k) old[k] = m[(base | offset[k]) * size + column];
-            for (std::size_t r = 0; r < small; ++r) {
-                Complex sum = 0;
-                for (std::size_t k = 0; k < small; ++k) sum += a[r * small + k] * old[k];
-                m[(base | offset[r]) * size + column] = sum;
-            }
-        }
+namespace {
+
+// Numbers on the stack where they are few: most matrices are of one or two bits, and an allocation takes as long as a product.
+template <class T>
+class Few {
+public:
+    explicit Few(std::size_t count) : many_(count > few_.size() ? count : 0) {}
+
+    T* data() { return many_.empty() ? few_.data() : many_.data(); }
+    const T* data() const { return many_.empty() ? few_.data() : many_.data(); }
+
+private:
+    std::array<T, 16> few_;
+    std::vector<T> many_;
+};
+
+// The settings of some bits of an index.
+struct Settings {
+    explicit Settings(const std::vector<int>& bits) : count(std::size_t(1) << bits.size()), offsets(count) {
+        std::size_t* const to = offsets.data();
+        to[0] = 0;
+        for (std::size_t j = 0; j < bits.size(); ++j)
+            for (std::size_t k = 0; k < std::size_t(1) << j; ++k) to[k | std::size_t(1) << j] = to[k] | std::size_t(1) << bits[j];
+    }
+
+    std::size_t all() const { return offsets.data()[count - 1]; }
+
+    std::size_t count;
+    Few<std::size_t> offsets;
+};
+
+// Without the questions of operator* for what is not a number.
+Complex times(Complex a, Complex b) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+// Replaces the entries of m at the settings by `a` times them, or by its conjugate. step: from an entry to the next. few: so many
+// settings, 0 for any number. old: room for them.
+template <bool conjugate, std::size_t few>
+void multiply(const Complex* a, const Settings& settings, Complex* m, std::size_t step, Complex* old) {
+    const std::size_t count = few ? few : settings.count, *const offset = settings.offsets.data();
+    for (std::size_t k = 0; k < count; ++k) old[k] = m[offset[k] * step];
+    for (std::size_t r = 0; r < count; ++r) {
+        Complex sum = 0;
+        for (std::size_t k = 0; k < count; ++k) sum += times(conjugate ? std::conj(a[r * count + k]) : a[r * count + k], old[k]);
+        m[offset[r] * step] = sum;
     }
 }
 
-Matrix transposed(const Matrix& m, std::size_t size) {
-    Matrix t(m.size());
-    for (std::size_t p = 0; p < size; ++p)
-        for (std::size_t q = 0; q < size; ++q) t[q * size + p] = m[p * size + q];
-    return t;
+template <bool conjugate>
+auto multiply_at(const Settings& settings) {
+    return settings.count == 2   ? &multiply<conjugate, 2>
+           : settings.count == 4 ? &multiply<conjugate, 4>
+                                 : &multiply<conjugate, 0>;
 }
 
 // A M A^-1 of a unitary a on the bits listed.
-static Matrix conjugated(const Matrix& a, const std::vector<int>& bits, Matrix m, int n) {
-    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
+Matrix conjugated(const Matrix& a, const std::vector<int>& bits, Matrix m, int n) {
     apply_left(a, bits, m, n);
-    m = transposed(m, size);
-    apply_left(transposed(adjoint(a, small), small), bits, m, n);
-    return transposed(m, size);
+    const std::size_t size = std::size_t(1) << n;
+    const Settings settings(bits);
+    const auto multiply = multiply_at<true>(settings);
+    Few<Complex> old(settings.count);
+    for (std::size_t row = 0; row < size; ++row)
+        for (std::size_t base = 0; base < size; ++base)
+            if (!(base & settings.all())) multiply(a.data(), settings, &m[row * size + base], 1, old.data());
+    return m;
+}
+
+}  // namespace
+
+void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n) {
+    const std::size_t size = std::size_t(1) << n;
+    const Settings settings(bits);
+    const auto multiply = multiply_at<false>(settings);
+    Few<Complex> old(settings.count);
+    for (std::size_t base = 0; base < size; ++base)
+        if (!(base & settings.all()))
+            for (std::size_t column = 0; column < size; ++column)
+                multiply(a.data(), settings, &m[base * size + column], size, old.data());
 }
 
 Matrix adjoint(const Matrix& m, std::size_t size) {
-    Matrix t = transposed(m, size);
-    for (Complex& z : t) z = std::conj(z);
+    Matrix t(m.size());
+    for (std::size_t p = 0; p < size; ++p)
+        for (std::size_t q = 0; q < size; ++q) t[q * size + p] = std::conj(m[p * size + q]);
     return t;
 }
 
 Matrix traced(const Matrix& m, const std::vector<int>& bits, int n) {
-    const std::size_t size = std::size_t(1) << n, small = std::size_t(1) << bits.size();
-    const std::vector<Index> offset = all_scattered(bits);
-    const std::size_t all = offset.back();
+    const std::size_t size = std::size_t(1) << n;
+    const Settings settings(bits);
+    const std::size_t small = settings.count, *const offset = settings.offsets.data();
     Matrix out(small * small);
     for (std::size_t rest = 0; rest < size; ++rest)
-        if (!(rest & all))
+        if (!(rest & settings.all()))
             for (std::size_t p = 0; p < small; ++p)
                 for (std::size_t q = 0; q < small; ++q) out[p * small + q] += m[(rest | offset[p]) * size + (rest | offset[q])];
     return out;

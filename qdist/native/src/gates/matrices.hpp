@@ -79,8 +79,6 @@ private:
 // a (2^k x 2^k, on the bits listed) times the 2^n x 2^n matrix m, in place. Bit j of a's index is bit bits[j] of m's.
 void apply_left(const Matrix& a, const std::vector<int>& bits, Matrix& m, int n);
 
-Matrix transposed(const Matrix& m, std::size_t size);
-
 Matrix adjoint(const Matrix& m, std::size_t size);
 
 // The 2^k x 2^k matrix that is left of m (2^n x 2^n) when the bits not listed are traced out.

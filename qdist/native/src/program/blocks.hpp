@@ -62,6 +62,7 @@ struct DenseBlock {
     int num_targets;
     Bits far;
     std::vector<Factor> factors;
+    Matrix matrix;  // at the angles that the program is bound to, but for a pair's
     bool is_trainable = false;
     // What its derivatives are made of, if it is trainable, and whether that is the transition matrix before the block.
     std::optional<Transition<Real>> transition;

@@ -171,7 +171,7 @@ public:
                     if (d->pair)
                         setter.set(*d->pair);
                     else
-                        setter.set(d->dense, matrix(*d, angles_.data()), !d->far.mask, {true, true, true});
+                        setter.set(d->dense, d->matrix = matrix(*d, angles_.data()), !d->far.mask, {true, true, true});
                 } else if (auto* g = std::get_if<DiagonalBlock<Real>>(&block)) {
                     setter.set(g->diagonal, angles_.data());
                 } else if (auto* r = std::get_if<Rotations<Real>>(&block))
@@ -195,8 +195,8 @@ public:
                 if (auto* d = std::get_if<DenseBlock<Real>>(&stage->blocks[k])) {
                     // A rotation is summed as a real or an imaginary one, so that is what its derivatives must be of.
                     const GivensForms givens{d->is_real || !d->is_trainable, d->is_x_rotation || !d->is_trainable, !d->is_trainable};
-                    setter.set(d->undo, adjoint(matrix(*d, angles_.data()), std::size_t(1) << d->num_targets), !d->far.mask,
-                               givens);
+                    if (d->pair) d->matrix = matrix(*d, angles_.data());
+                    setter.set(d->undo, adjoint(d->matrix, std::size_t(1) << d->num_targets), !d->far.mask, givens);
                     if (d->undo.givens()) last_givens = k;
                     if (d->sums_before) stage->lacking[k] = setter.lacking();
                 } else if (const auto* g = std::get_if<DiagonalBlock<Real>>(&stage->blocks[k]))

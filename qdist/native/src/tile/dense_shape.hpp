@@ -5,6 +5,7 @@
 // bits that the loops do not run over.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "base/bits.hpp"
@@ -34,13 +35,15 @@ struct DenseShape {
         // Lane permutations: one for every set of targets inside the vector.
         permutations_ = all_scattered(lane_bits_);
         plain_ = lane_targets_.empty() && !(control_mask & in_lane);
+        for (std::size_t p = 0; p < offset_.size(); ++p)
+            for (std::size_t lane = 0; lane < lanes; ++lane)
+                indices_.push_back(
+                    std::uint32_t(scattered(p, row_targets_) | scattered(gathered(lane, lane_bits_), lane_targets_)));
         runs_ = Runs(t, fixed, control_value & ~in_lane, lane_bits);
     }
 
     // The matrix index that row p and a lane stand for.
-    std::size_t index(std::size_t p, std::size_t lane) const {
-        return scattered(p, row_targets_) | scattered(gathered(lane, lane_bits_), lane_targets_);
-    }
+    std::size_t index(std::size_t p, std::size_t lane) const { return indices_[p * lanes + lane]; }
 
     // Whether the controls inside a vector hold in a lane.
     bool holds(std::size_t lane) const { return !((lane ^ control_value_) & control_mask_ & (lanes - 1)); }
@@ -77,6 +80,7 @@ struct DenseShape {
     std::vector<int> row_targets_, lane_targets_,
         lane_bits_;                             // places in targets_ of those above the lanes and inside; the latter's bits
     std::vector<Index> offset_, permutations_;  // of each row's vector; of lanes, as what is xored
+    std::vector<std::uint32_t> indices_;        // of each row's lanes
     bool plain_ = true;                         // nothing of it is inside a vector
     Runs runs_{0, {}, 0, 0};
 };
