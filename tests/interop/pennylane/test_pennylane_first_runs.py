@@ -10,21 +10,6 @@ import pytest
 qml = pytest.importorskip("pennylane")
 
 from qdist.interop.pennylane import QdistQubit  # noqa: E402
-from qdist.program import program  # noqa: E402
-
-
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of qubits of the circuits that are planned from now on."""
-    found: list[int] = []
-    plan = program.Program.__init__
-
-    def noted(self: Any, circuit: Any, **options: Any) -> None:
-        found.append(circuit.num_qubits)
-        plan(self, circuit, **options)
-
-    monkeypatch.setattr(program.Program, "__init__", noted)
-    return found
 
 
 def circuit(a: Any, b: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,21 +14,6 @@ from qiskit.primitives import StatevectorEstimator
 from qiskit.quantum_info import SparsePauliOp, Statevector
 
 from qdist.interop.qiskit import Backend, Estimator, Sampler
-from qdist.program import program
-
-
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of qubits of the circuits that are planned from now on."""
-    found: list[int] = []
-    plan = program.Program.__init__
-
-    def noted(self: Any, circuit: Any, **options: Any) -> None:
-        found.append(circuit.num_qubits)
-        plan(self, circuit, **options)
-
-    monkeypatch.setattr(program.Program, "__init__", noted)
-    return found
 
 
 @pytest.mark.parametrize("seed", range(4))
