@@ -96,8 +96,8 @@ class Operation:
     @property
     def reads(self) -> set[int]:
         """The angles that it depends on."""
-        affine = [a for _, a in self.terms] + [a for _, a in self.wide]
-        return set(self.slots).union(*(part.reads for part in self.parts), (s for _, terms in affine for s, _ in terms))
+        found = {slot for phases in (self.terms, self.wide) for _, (_, terms) in phases for slot, _ in terms}
+        return found.union(self.slots, *(part.reads for part in self.parts))
 
 
 def operation(instruction: Instruction, slot: int) -> Operation | None:
@@ -287,6 +287,8 @@ def _diagonal(base: Gate, targets: tuple[int, ...], controls: Any, slots: range,
 
 def _expand(bits: tuple[int, ...], controls: Any, affine: Affine) -> list[tuple[tuple[int, ...], Affine]]:
     """The product of bits and of controls, each b or 1 - b, as products of bits alone."""
+    if not controls:
+        return [(tuple(sorted(bits)), affine)]
     products: list[tuple[tuple[int, ...], float]] = [(bits, 1.0)]
     for qubit, value in controls:
         with_bit = [((*b, qubit), sign if value else -sign) for b, sign in products]

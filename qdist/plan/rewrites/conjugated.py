@@ -51,20 +51,14 @@ def with_rotations_found(operations: Sequence[Operation], most: int) -> list[Ope
 class _Step:
     """An operation, and what it is here."""
 
-    __slots__ = ("common", "is_move", "matrix", "operation", "qubits", "turns")
+    __slots__ = ("is_move", "is_phase", "matrix", "operation", "qubits")
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.qubits = tuple(qubits_of(operation.all))
         self.matrix = constant_matrix(operation)
         self.is_move = self.matrix is None and (_is_move(operation) or _is_cz(operation))
-        self.common: Affine = (0.0, ())
-        self.turns: dict[int, Affine] | None = None
-        """Of a phase, each of whose rotations has an angle of the circuit, times a number."""
-        if self.matrix is None and operation.kind == "diagonal" and not operation.wide and not self.is_move:
-            common, turns = _as_rotations(operation)
-            if all(len(slots) == 1 and constant == 0 for constant, slots in turns.values()):
-                self.common, self.turns = common, turns
+        self.is_phase = self.matrix is None and not self.is_move and _is_of_rotations(operation)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +114,7 @@ class _Brackets:
                     self._end_row(q)
             if step.is_move and not stays:
                 self._add_move(_Gate(qubits, [place], move=step.operation))
-            elif step.turns is not None and not stays:
+            elif step.is_phase and not stays:
                 for q in qubits:
                     if len(qubits) > 1 and self._open[q]:
                         self._open[q][-1].holds = True
@@ -239,17 +233,18 @@ class _Rewriter:
 
     def _pass(self, step: _Step) -> None:
         """An operation that stays. One that is inside of something is a phase."""
-        if step.turns is None or self._frame.keeps_z(step.qubits):
+        if not step.is_phase or self._frame.keeps_z(step.qubits):
             self.found.append(step.operation)
             return
-        for z, angle in step.turns.items():
+        common, turns = _as_rotations(step.operation)
+        for z, angle in turns.items():
             string = self._frame.of(String(z=z))
             for q in qubits_of(string.x):
                 if self._around[q]:
                     self._around[q][-1].flips.add(string.x)
             self.found += narrowed(_rotation(string, scaled(angle, string.sign)), self._most)
-        if step.common != (0.0, ()):
-            self.found.append(Operation("diagonal", 0, 0, 0, terms=[((), step.common)]))
+        if common != (0.0, ()):
+            self.found.append(Operation("diagonal", 0, 0, 0, terms=[((), common)]))
 
 
 def _stays(gate: _Gate) -> bool:
@@ -276,6 +271,15 @@ def _undoes(gate: _Gate, first: _Gate) -> bool:
     if one is None or other is None or one.kind != other.kind or set(gate.qubits) != set(first.qubits):
         return False
     return one.kind != "flip" or (one.targets, one.controls) == (other.targets, other.controls)
+
+
+def _is_of_rotations(operation: Operation) -> bool:
+    """Whether it is a phase, each of whose rotations has an angle of the circuit, times a number."""
+    if operation.kind != "diagonal" or operation.wide:
+        return False
+    if all(constant == 0 for _, (constant, _) in operation.terms) and len(operation.reads) == 1:
+        return True
+    return all(len(slots) == 1 and constant == 0 for constant, slots in _as_rotations(operation)[1].values())
 
 
 def _as_rotations(operation: Operation) -> tuple[Affine, dict[int, Affine]]:
