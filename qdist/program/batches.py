@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
+from qdist.circuit.binding import ParameterValues
 from qdist.program.runner import Runner
 from qdist.progress import counted
 from qdist.state.checking import checks
@@ -30,7 +31,9 @@ __all__ = [
     "each_state",
     "expectations",
     "fit",
+    "is_one_row",
     "one_part",
+    "one_row_values",
     "one_row_vjp",
     "output_values",
     "parts",
@@ -201,6 +204,25 @@ def row_vjp(
     values, gradient, _ = found
     assert gradient is not None, "asked for"
     return reading.columns.values(values), gradient
+
+
+def is_one_row(program: Runner, outputs: Sequence[Output]) -> bool:
+    """Whether one parameter set goes as a batch of one row."""
+    return program.num_qubits <= program.row_programs.one_row and program.row_programs.takes(outputs)
+
+
+def one_row_values(program: Runner, outputs: Sequence[Output], params: ParameterValues | None) -> list[Any] | None:
+    """The values of outputs that are numbers, for one parameter set or what is bound, as ``one_row_vjp`` runs it; None
+    where it does not go so."""
+    if not is_one_row(program, outputs):
+        return None
+    theta = program.noted(params).theta
+    if theta is None:
+        return None
+    rows = program.row_programs.of(())
+    read = rows.values(_ONE_ROW, theta, rows.reading(outputs))
+    assert read is not None, "the values are finite"
+    return read[0][0].tolist()  # type: ignore[no-any-return]
 
 
 def one_row_vjp(

@@ -75,9 +75,12 @@ class Shards:
         if ranks > 1:
             self.backend.share(self._comm)
         self._shard_bits = num_qubits - far
-        self.traffic = Traffic()
         self._first, end = self.bounds(rank)
-        size = end - self._first
+        self._take_memory(end - self._first, dtype, zeros)
+
+    def _take_memory(self, size: int, dtype: np.dtype[Any], zeros: bool) -> None:
+        """Of so many amplitudes: zeros, or anything."""
+        self.traffic = Traffic()
         self._local = self.backend.zeros(size, dtype) if zeros else self.backend.empty((size,), dtype)
 
     @staticmethod
@@ -101,7 +104,11 @@ class Shards:
     def like(self, zeros: bool = True) -> Self:
         """Another of the same shape, all amplitudes zero, or not set."""
         result = type(self).__new__(type(self))
-        result._allocate(self.num_qubits, self.dtype, self._comm, self._layout, self.device, zeros)
+        result._comm, result._layout, result.backend = self._comm, self._layout, self.backend
+        result._shard_bits, result._first = self._shard_bits, self._first
+        self.check_room(self.num_qubits, self.dtype, self._comm, self.device)
+        share_cores(self._comm)
+        result._take_memory(len(self._local), self.dtype, zeros)
         return result
 
     def copy(self) -> Self:
@@ -157,9 +164,8 @@ class Shards:
 
     def bounds(self, rank: int) -> tuple[int, int]:
         """The half-open range of physical indices that a rank holds: a run of the 2**far shards."""
-        far = self.num_qubits - self._shard_bits
-        start, end = ((r << far) // self._comm.size << self._shard_bits for r in (rank, rank + 1))
-        return start, end
+        far, ranks = self.num_qubits - self._shard_bits, self._comm.size
+        return (rank << far) // ranks << self._shard_bits, (rank + 1 << far) // ranks << self._shard_bits
 
     def owner(self, shard: int) -> int:
         """The rank that holds shard number ``shard``."""

@@ -88,8 +88,8 @@ class StateVector(ReducedStates):
         if self._first == 0:
             self.backend.set_first(self._local, 1.0)
 
-    def _allocate(self, *arguments: Any, **options: Any) -> None:
-        super()._allocate(*arguments, **options)
+    def _take_memory(self, size: int, dtype: np.dtype[Any], zeros: bool) -> None:
+        super()._take_memory(size, dtype, zeros)
         self.readout = None
 
     # Other constructors ----------------------------------------------------------------------------------------------

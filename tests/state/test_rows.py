@@ -24,6 +24,7 @@ from qdist.plan.rows.records import DIAGONAL, GROUP
 from qdist.plan.rows.steps import steps
 from qdist.program import adjoint
 from qdist.program import rows as program_rows
+from qdist.program.runner import Runner
 from qdist.state import StateError, reference
 from qdist.state.outputs import Output, as_output
 
@@ -252,6 +253,27 @@ def test_one_parameter_set_goes_as_one_row(dtype: str) -> None:
     np.testing.assert_allclose(program.run().amplitudes(), program.run(theta).amplitudes())
     with pytest.raises(qd.CircuitError, match="finite"):
         program.value_and_grad("Z0", np.full(circuit.num_parameters, np.nan))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_expectation_values_of_one_parameter_set_go_as_one_row(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit = qd.library.hardware_efficient(5, 2)
+    program = of_rows(circuit, dtype)
+    theta = np.random.default_rng(5).normal(size=circuit.num_parameters)
+    sums = [random_sum(5, 4, seed) for seed in range(3)]
+    state = program.run(theta)
+    want = [state.expectation(one) for one in sums]
+    monkeypatch.setattr(Runner, "run_with", None)
+    program.bind(np.zeros(circuit.num_parameters))
+    found = [program.expectation(one, theta) for one in sums]
+    assert all(type(value) is float for value in found)
+    np.testing.assert_allclose(found, want, atol=20 * TOLERANCE[dtype])
+    # What was given last is bound.
+    np.testing.assert_allclose(program.expectations(sums), want, atol=20 * TOLERANCE[dtype])
+    with pytest.raises(qd.CircuitError, match="finite"):
+        program.expectation("Z0", np.full(circuit.num_parameters, np.inf))
+    with pytest.raises(StateError, match="not Hermitian"):
+        program.expectation({"Z0": 1j}, theta)
 
 
 def test_phases_of_one_parameter_set_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:

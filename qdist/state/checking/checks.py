@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from qdist.comm import Communicator
 
 
+_DTYPES = (np.dtype(np.complex64), np.dtype(np.complex128))
+
+
 def checked_num_qubits(num_qubits: Any) -> int:
     count = _integer(num_qubits)
     if count is None or not 1 <= count <= MAX_QUBITS:
@@ -30,7 +33,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
         result = np.dtype(dtype)
     except TypeError:
         result = None
-    if result not in (np.dtype(np.complex64), np.dtype(np.complex128)):
+    if result not in _DTYPES:
         raise StateError(f"dtype must be 'complex64' or 'complex128'; got {dtype!r}")
     return result
 
