@@ -48,6 +48,11 @@ class Block:
         return not any(o.reads for o in self.operations)
 
     @property
+    def changes_norm(self) -> bool:
+        """Whether it has a matrix that need not be unitary."""
+        return any(o.changes_norm for o in self.operations)
+
+    @property
     def keeps_parity(self) -> bool:
         """Whether it is a matrix on two qubits that mixes 00 with 11 and 01 with 10 alone."""
         return self.is_plain_dense and self.mixes.bit_count() == 2 and all(keeps_parity(o) for o in self.operations)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit, CircuitError
+from qdist.circuit.channels import LinearGate
 from qdist.circuit.data_gates import UnitaryGate
 from qdist.circuit.gate import FORMULAS, Gate
 from qdist.circuit.instruction import Instruction
@@ -78,6 +79,11 @@ class Operation:
     @property
     def all(self) -> int:
         return self.mixes | self.z_like
+
+    @property
+    def changes_norm(self) -> bool:
+        """Whether it is a matrix that need not be unitary, or has one as a part."""
+        return isinstance(self.gate, LinearGate) or any(isinstance(part.gate, LinearGate) for part in self.parts)
 
     @property
     def num_gates(self) -> int:

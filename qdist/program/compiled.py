@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from qdist.backends import Backend, Executor
 from qdist.circuit import AffineMap
-from qdist.circuit.channels import LinearGate
 from qdist.plan.plan import Part, Plan, Segment
 from qdist.plan.precision import LONG
 from qdist.program.product_start import ProductStart
@@ -55,9 +54,11 @@ class Compiled:
         self.executors = [executor for _, executors in self.parts for executor in executors]
         for executor, segment in zip(self.executors, plan.segments):
             executor.origin = plan, segment
+        stages = (stage for segment in plan.segments for stage, _ in segment.stages)
         # A collapse normalises the state too.
         unitary = all(part.instruction is None for part in plan.parts)
-        self.keeps_norm = plan.dtype == np.complex64 and unitary and plan.num_gates >= LONG and not _has_linear(plan)
+        long = plan.dtype == np.complex64 and plan.num_gates >= LONG
+        self.keeps_norm = long and unitary and not any(o.changes_norm for stage in stages for o in stage.operations)
 
     def hold(self, values: Values) -> bool:
         """Binds the executors to these values, unless they are bound to them already; False if one is not finite."""
@@ -148,13 +149,6 @@ class Compiled:
             # Most shards of the initial state may be all zero; to look there would wait for a GPU.
             if support != 0 or self.start.value(offset >> state.shard_bits) != 0:
                 executor.run(shard, offset, support, bar.advance if bar is not None else None)
-
-
-def _has_linear(plan: Plan) -> bool:
-    """Whether a matrix that is not unitary changes the norm."""
-    stages = (stage for segment in plan.segments for stage, _ in segment.stages)
-    operations = (part for stage in stages for o in stage.operations for part in o.parts or (o,))
-    return any(isinstance(o.gate, LinearGate) for o in operations)
 
 
 def _holds(part: Part, bits: Sequence[int]) -> bool:

@@ -183,6 +183,25 @@ def test_states_too_large_for_rows(device: str) -> None:
     assert abs(samples.mean() - exact) < 4 * np.sqrt(exact / 2000)
 
 
+@pytest.mark.parametrize(("num_qubits", "layers", "strength"), [(14, 3, 0.05), (13, 20, 0.002), (6, 20, 0.002)])
+def test_both_precisions_draw_the_same_trajectories(num_qubits: int, layers: int, strength: float, device: str) -> None:
+    circuit = qd.Circuit(num_qubits)
+    for layer in range(layers):
+        for q in range(num_qubits):
+            circuit.ry(0.3 + 0.1 * q + 0.2 * layer, q)
+        for q in range(layer % 2, num_qubits - 1, 2):
+            circuit.cx(q, q + 1)
+        for q in range(num_qubits):
+            circuit.depolarizing(strength, q).amplitude_damping(strength / 2, q)
+    single, double = (
+        compiled(circuit, device, dtype).expectation("Z0 Z1", shots=60, seed=1) for dtype in ("complex64", "complex128")
+    )
+    assert abs(single - double) < 1e-5
+    if num_qubits == 6:
+        exact = compiled(circuit, device, "complex64", method="density_matrix").expectation("Z0 Z1")
+        assert abs(single - exact) < 4 * single.standard_error
+
+
 def test_samples_of_many_states_in_a_call_are_those_of_one_by_one(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     program = compiled(qd.Circuit(13).ry(0.7, 0).h(4).depolarizing(0.3, 0).depolarizing(0.5, 4).ry(0.2, 0).t(4), device)
     calls = []

@@ -61,7 +61,7 @@ class CpuExecutor(Executor):
         pairs = _pairs([block for _, blocks in stages for block in blocks], affine)
         numbers = count()
         for stage, blocks in stages:
-            self._native.begin_stage(list(stage.close))
+            self._native.begin_stage(list(stage.close), not any(block.changes_norm for block in blocks))
             bit = {qubit: k for k, qubit in enumerate(stage.close)}
             for block, number in zip(blocks, numbers):
                 if number in pairs:

@@ -17,8 +17,9 @@ _ROUNDING = 1e-12
 
 
 def constant_matrix(operation: Operation) -> Matrix | None:
-    """Of a gate of one qubit without conditions, whatever the circuit's angles are; None for others."""
-    if operation.controls or operation.all.bit_count() != 1:
+    """Of a gate of one qubit without conditions, whatever the circuit's angles are; None for others, and for matrices
+    that need not be unitary."""
+    if operation.controls or operation.all.bit_count() != 1 or operation.changes_norm:
         return None
     if operation.kind == "flip":
         return np.array([[0, 1], [1, 0]], np.complex128)

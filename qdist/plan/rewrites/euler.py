@@ -72,6 +72,8 @@ def _divided(operation: Operation) -> Callable[[], list[Operation]] | None:
     if operation.kind != "dense" or operation.controls or len(operation.targets) != 1 or operation.gate is None:
         return None
     name = operation.gate.name
+    if operation.changes_norm:
+        return None
     if operation.matrix is None:
         return (lambda: list(_FORMULAS[name](operation))) if name in _FORMULAS else None
     return None if operation.gate.is_pure else lambda: list(_constant(operation))

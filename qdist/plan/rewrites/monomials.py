@@ -29,10 +29,10 @@ _Parts = tuple[tuple[Gate, tuple[int, ...]], ...]
 
 def as_moves(operation: Operation) -> list[Operation]:
     """An operation as moves of amplitudes and phases, if it is a constant matrix with one entry a row; else itself."""
-    if operation.kind != "dense" or operation.matrix is None or len(operation.targets) > _MOST:
+    if operation.kind != "dense" or operation.matrix is None or operation.changes_norm:
         return [operation]
     matrix = np.asarray(operation.matrix)
-    if np.count_nonzero(matrix) != len(matrix):
+    if len(operation.targets) > _MOST or np.count_nonzero(matrix) != len(matrix):
         return [operation]
     parts = _parts(matrix.tobytes(), len(matrix), len(operation.controls))
     if parts is None:

@@ -206,6 +206,8 @@ class Interpreter:
         if name in ("real1", "imag1"):
             for b in np.flatnonzero(word[: self.tables.shape.registers]):
                 matrix = self.reals[data + 4 * b : data + 4 * b + 4].reshape(2, 2)
+                if name == "real1" and not int(op["word"]) >> 16 + b & 1:
+                    matrix = _as_shears(matrix)
                 if name == "imag1":
                     matrix = matrix * np.array([[1, -1j], [1j, 1]])
                 pairs = amplitudes[:, np.stack([self.setting & ~(1 << b), self.setting | 1 << b], axis=1)]
@@ -281,6 +283,16 @@ class Interpreter:
             at += 2 * count
         places = index[:, None] | own[None, :]
         return self.reals[data + 2 * places] + 1j * self.reals[data + 2 * places + 1]
+
+
+def _as_shears(matrix: np.ndarray) -> np.ndarray:
+    """A rotation as the kernel's shears make it, which keep no length of (a, -c; c, a); other matrices as they are."""
+    (a, b), (c, d) = matrix
+    if a != d or b != -c:
+        return matrix
+    u, sign = c * np.sign(a or 1) / (1 + abs(a)), np.sign(a or 1)
+    first, second = np.array([[1, -u], [0, 1]]), np.array([[1, 0], [sign * c, 1]])
+    return sign * first @ second @ first
 
 
 def pair_matrix(numbers: np.ndarray) -> np.ndarray:

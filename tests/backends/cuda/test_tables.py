@@ -16,7 +16,9 @@ from qdist.backends.cuda.lowering.tables import Tables
 from qdist.backends.cuda.lowering.tile import Shape, shape_of, tile_level
 from qdist.backends.cuda.target import target_of
 from qdist.circuit import GATES, diagonal_gate, pauli_rotation_gate, permutation_gate, unitary_gate
+from qdist.circuit.channels import LinearGate
 from qdist.circuit.gate import Gate
+from qdist.circuit.instruction import Instruction
 from qdist.plan.layout import Layout
 from qdist.plan.operations import operations
 from qdist.plan.planner import make_plan
@@ -61,6 +63,21 @@ def exchanging(n: int, seed: int) -> qd.Circuit:
             a, b = rng.permutation(n)[:2].tolist()
             circuit.cx(a, b).rzz(0.3, b, a).swap(a, b)
     return circuit
+
+
+@both
+def test_multiples_of_rotations_are_no_rotations(dtype: str) -> None:
+    """The kernel runs real rotations as shears, which keep no length."""
+    circuit = qd.Circuit(N)
+    for q in range(N):
+        turned = np.array([[np.cos(q), -np.sin(q)], [np.sin(q), np.cos(q)]])
+        channel = [Instruction(LinearGate(matrix), (q,)) for matrix in (0.9 * turned, 0.8 * np.eye(2))]
+        circuit = circuit.ry(0.3 + q, q).with_instructions([*circuit, channel[q % 2]])
+    check(circuit, dtype)
+    shape = replace(SMALL[dtype], tile=6)
+    (tables,) = tables_of(circuit, dtype, shape)
+    real = [int(op["word"]) for op in tables.arrays()["ops"] if op["kind"] & ~7 == OPS["real1"]]
+    assert sum((word >> 16).bit_count() for word in real) == N
 
 
 @both

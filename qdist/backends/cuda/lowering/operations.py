@@ -125,13 +125,13 @@ class Operations:
         where = registers[0] if len(targets) == 1 else self._pair_number(min(registers))
         if entries != "complex":
             # Such matrices on different bits, one after the other, are one operation.
-            real1 = OPS[f"{entries}1"]
+            real1, bit = OPS[f"{entries}1"], 1 << where | block.changes_norm << 16 + where
             kind, at, threads, predicate, *more = self._ops[-1] if len(self._ops) > view.first_op else (-1, 0, 0, 0)
             if kind == real1 and not predicate >> where & 1:
-                self._ops[-1] = (kind, at, threads, predicate | 1 << where, *more)
+                self._ops[-1] = (kind, at, threads, predicate | bit, *more)
             else:
                 at = self.binding.place(4 * self.shape.registers)
-                self.op(real1, at, predicate=1 << where)
+                self.op(real1, at, predicate=bit)
             self.matrix(block, targets, order, at + 4 * where, entries)
             return
         data = self.binding.place(2 << 2 * len(targets))

@@ -164,7 +164,7 @@ class Tables(Operations):
             (positions[0] == 0 and tile.load == identity, positions[0] == 0 and tile.store == identity),
             any(mode not in COMMON_MODES for mode, *_ in self._phases[first_phase:])
             or any(kind & ~7 not in COMMON_OPS for kind, *_ in self._ops[first_op:]),
-            self._rounds and self._work(first_phase, first_op) >= LONG,
+            self._rounds and self._work(first_phase, first_op) >= LONG and not any(b.changes_norm for b in blocks),
         )
 
     def _change_pairs(self, source: IndexMap, positions: list[int]) -> None:

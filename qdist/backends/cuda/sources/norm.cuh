@@ -1,4 +1,4 @@
-// The norm of a tile, which no operation of a stage changes: each is unitary on every tile by itself.
+// The norm of a tile, which no operation of a stage of gates changes: each is unitary on every tile by itself.
 //
 // In single precision the rounding errors of many operations change it, and they do not always cancel
 // (native/src/tile_norm.hpp). For long stages the kernels are compiled with KEEP_NORM: a tile's norm is measured when it is in

@@ -7,7 +7,7 @@
 
 // Finds rotations among the real matrices of REAL1 in a block's own tables: for a rotation u and s take the place of
 // (a, b; c, d), and bit 8 + b of the operation's word tells of register bit b. Two factors -1 cancel; where one is left, a
-// matrix that has it stays as it is.
+// matrix that has it stays as it is. So does one that is not unitary, of which bit 16 + b tells: it may be a multiple of a rotation.
 __device__ __forceinline__ void find_shears(Op* ops, int num_ops, Real* numbers) {
 #pragma unroll 1
     for (int o = threadIdx.x; o < num_ops; o += blockDim.x) {
@@ -16,7 +16,7 @@ __device__ __forceinline__ void find_shears(Op* ops, int num_ops, Real* numbers)
         unsigned found = 0, negative = 0;
 #pragma unroll 1
         for (int b = 0; b < R; ++b) {
-            if (!(ops[o].word >> b & 1)) continue;
+            if (!(ops[o].word >> b & 1) || ops[o].word >> (16 + b) & 1) continue;
             const Four m = matrices[b];
             if (m.a != m.d || m.b != -m.c) continue;
             found |= 1 << b;

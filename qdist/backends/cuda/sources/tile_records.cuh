@@ -25,7 +25,7 @@ struct __align__(16) Op {
     int kind;  // what it does; the register bit, or pair of bits, is added where there is one
     int data;  // where its numbers are in reals; of CROSS and TURN the first term; of sums the result or the list
     unsigned threads;  // condition on the thread; of CROSS and TURN the end of its terms; of REAL1 and IMAG1 the bits to sum for; of TURNED a mask, whose parity is a sign; of WEIGH how many conditions there are; of CORE_TRANSITION the numbers to sum, and TWO_SUMS
-    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE, LEAN and CORE_TRANSITION the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
+    unsigned word;  // register mask; of REAL1 and IMAG1 the register bits that have a matrix, and from bit 16 on those whose matrix need not be unitary; of CORE, LEAN and CORE_TRANSITION the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of parities there are
     Index far_mask;  // condition on far bits; of REAL1 and IMAG1 the first sum; of TURNED a mask, whose parity is a sign; of PATTERNED the list of its parities
     Index far_value;  // of TURNED and PATTERNED twice the number of its flip, and 1 if Ys are odd; from bit 8 on the sum's number and 1, or 0
 };

@@ -39,7 +39,7 @@ public:
     virtual void check_bound() const = 0;
 
     // What has been checked.
-    virtual void begin_stage(std::vector<int> positions) = 0;
+    virtual void begin_stage(std::vector<int> positions, bool is_unitary) = 0;
     virtual void expect_blocks(std::size_t count) = 0;
     virtual void add_dense(std::vector<int> targets, Bits near, Bits far, std::vector<Factor> factors) = 0;
     virtual void add_pair(std::vector<int> targets, const PairNumbers& numbers) = 0;

@@ -365,7 +365,7 @@ std::tuple<int, int, int> add_gates(AnyProgram& program, const std::vector<const
         own_units.reserve(stage.gates.size()), own.reserve(stage.gates.size());
         for (int u : stage.gates) own_units.push_back(units[u]), own.push_back(fusables[u]);
         const std::vector<int> positions = positions_of(stage.close);
-        program.begin_stage(positions);
+        program.begin_stage(positions, true);
         const std::vector<Fusing::Block> found = Fusing(own, parities, false).run();
         program.expect_blocks(found.size());
         Lowering lowering(program, gates, own_units, positions);

@@ -165,10 +165,10 @@ void bind_program(nb::module_& m) {
         .def_prop_ro("num_stages", &AnyProgram::num_stages)
         .def_prop_ro("tile_bits", &AnyProgram::tile_bits)
         .def_prop_ro("is_trainable", &AnyProgram::is_trainable)
-        .def("begin_stage", &AnyProgram::begin_stage, "positions"_a)
+        .def("begin_stage", &AnyProgram::begin_stage, "positions"_a, "is_unitary"_a = true,
+             "is_unitary: whether all of its blocks will be.")
         .def("dense", &add_dense, "targets"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "factors"_a)
-        .def("pair", &add_pair, "targets"_a, "numbers"_a,
-             "A two-qubit matrix as backends/pairs.py divides it.")
+        .def("pair", &add_pair, "targets"_a, "numbers"_a, "A two-qubit matrix as backends/pairs.py divides it.")
         .def("diagonal", &add_diagonal, "terms"_a, "wide"_a)
         .def("permutation", &add_permutation, "source"_a, "flips"_a)
         .def("rotations", &add_rotations, "x"_a, "mask"_a, "value"_a, "far_mask"_a, "far_value"_a, "strings"_a)

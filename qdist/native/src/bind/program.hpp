@@ -37,7 +37,9 @@ public:
     void check_angles(std::size_t count) const override { program_.check_angles(count); }
     void check_bound() const override { program_.check_bound(); }
 
-    void begin_stage(std::vector<int> positions) override { program_.begin_stage(std::move(positions)); }
+    void begin_stage(std::vector<int> positions, bool is_unitary) override {
+        program_.begin_stage(std::move(positions), is_unitary);
+    }
     void expect_blocks(std::size_t count) override { program_.expect_blocks(count); }
 
     void add_dense(std::vector<int> targets, Bits near, Bits far, std::vector<Factor> factors) override {

@@ -41,7 +41,9 @@ public:
         if (everywhere && std::abs(cosine) > smallest_cosine && std::abs(cosines_ * cosine) > smallest &&
             dense.set_givens(m, givens)) {
             before_last_ = cosines_;
-            cosines_ *= rounds ? std::copysign(cosine_of(Real(dense.givens()->tangent)), cosine) : cosine;
+            // The matrix may be a multiple of a rotation, of any length.
+            const double tangent = dense.givens()->tangent;
+            cosines_ *= rounds ? cosine * cosine_of(Real(tangent)) / cosine_of(tangent) : cosine;
             last_ = &dense;
             last_matrix_ = std::move(m);
             return;

@@ -25,6 +25,7 @@ namespace qdist {
 template <class Real>
 struct Stage {
     std::vector<int> positions;  // of the shard's index; the tile's bits in order
+    bool is_unitary = true;
     std::vector<Block<Real>> blocks = {};
     std::vector<double> lacking = {};  // the factor missing from ket and bra before each block is undone
     std::map<std::size_t, FusedBlocks<Real>> fused = {};     // by the number of their first block
@@ -86,7 +87,7 @@ struct Stage {
     }
 
     // Whether rounding errors of the norm are worth being measured.
-    bool keeps_norm() const { return KeptNorm<Real>::rounds && int(blocks.size()) >= KeptNorm<Real>::worth_it; }
+    bool keeps_norm() const { return KeptNorm<Real>::rounds && is_unitary && int(blocks.size()) >= KeptNorm<Real>::worth_it; }
 
     // Where the first block is that depends on a parameter; the number of blocks where there is none.
     std::size_t first_trainable() const {
@@ -109,13 +110,14 @@ public:
     int num_bits() const { return n_; }
     std::size_t num_stages() const { return stages_.size(); }
 
-    void begin_stage(std::vector<int> positions) {
+    // is_unitary: whether all of its blocks will be.
+    void begin_stage(std::vector<int> positions, bool is_unitary = true) {
         check_positions(positions, n_, "a stage's positions");
         check_range(std::int64_t(positions.size()), 0, max_tile_bits, "the number of a tile's bits");
         const int low = std::min(n_, Simd<Real>::lane_bits);
         for (int p = 0; p < low; ++p)
             if (p >= int(positions.size()) || positions[p] != p) refuse("a stage's tile must hold the lowest bits");
-        stages_.push_back({std::move(positions)});
+        stages_.push_back({std::move(positions), is_unitary});
     }
 
     // Bits of the current stage, and of its tile: never fewer than a vector has.

@@ -1,4 +1,4 @@
-// The norm of a tile, which no block changes: blocks are unitary on every tile by itself.
+// The norm of a tile, which no block changes where all are unitary: they are so on every tile by itself.
 //
 // In single precision their rounding errors change it. They do not always cancel: where a large amplitude should shrink by
 // less than half its last place, it stays, while the small ones that it feeds grow. So it is measured before some blocks and

@@ -75,9 +75,10 @@ OP = Record(
         Field(
             "word",
             "unsigned",
-            "register mask; of REAL1 and IMAG1 the register bits that have a matrix; of CORE, LEAN and CORE_TRANSITION "
-            "the number of two bits; of TURNED those of opposite sign; of PATTERNED what each register bit changes of "
-            "the pattern; of WEIGH how many groups of parities there are",
+            "register mask; of REAL1 and IMAG1 the register bits that have a matrix, and from bit 16 on those whose "
+            "matrix need not be unitary; of CORE, LEAN and CORE_TRANSITION the number of two bits; of TURNED those of "
+            "opposite sign; of PATTERNED what each register bit changes of the pattern; of WEIGH how many groups of "
+            "parities there are",
         ),
         Field(
             "far_mask",
