@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qdist.hints import hinted
+from qdist.native.blas import set_blas_threads
 from qdist.state.threads import set_kernel_threads
 from qdist.tensor.threads import set_num_threads as set_tensor_threads
 
@@ -14,9 +15,10 @@ def set_num_threads(count: int) -> None:
     """Threads of circuits, states and tensors in this process, in place of one a core.
 
     By default that is OMP_NUM_THREADS, or this rank's share of its node's cores. Less work takes fewer: a batch or a
-    state that is too small for two threads runs on one. Matrix products that are left to the BLAS library follow its
-    own setting.
+    state that is too small for two threads runs on one. The products that NumPy leaves to OpenBLAS or MKL use as
+    many; a rank's share is theirs too, unless OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS is set.
     Raises ValueError unless there is at least one.
     """
     set_kernel_threads(count)
     set_tensor_threads(count)
+    set_blas_threads(count)

@@ -48,7 +48,7 @@ def _at_start() -> int:
 
 def set_num_threads(count: int) -> None:
     """Use `count` threads for elementwise kernels and, where this package has a kernel for them, products of float32;
-    other matrix products follow the BLAS library's own setting."""
+    ``qdist.set_num_threads`` sets those of the BLAS library too."""
     global _threads, _pool
     if not 1 <= count <= _MOST:
         raise ValueError(f"set_num_threads({count}): at least 1 thread is needed, and {_MOST} are the most")

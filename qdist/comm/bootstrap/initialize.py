@@ -29,6 +29,7 @@ from qdist.comm.transports.libmpi import cuda_aware, loaded_library, point_mpi4p
 from qdist.comm.transports.solo import SoloTransport
 from qdist.comm.transports.transport import Transport
 from qdist.comm.transports.yielding import yield_while_waiting
+from qdist.native.blas import share_blas_threads
 from qdist.native.core_share import set_core_share
 
 __all__ = ["DEFAULT_TIMEOUT", "counting_communicator", "init", "is_initialized", "shutdown", "world"]
@@ -106,7 +107,7 @@ def init(
             _meet(init_method or "env://", launch, timeout)
         _world = _over_mpi(None, launch, backend, timeout, debug)
     _settings = settings
-    set_core_share(_world.cores if _world.local_size > 1 else None)
+    _share_cores(_world.cores if _world.local_size > 1 else None)
     if _log.isEnabledFor(logging.INFO):
         _log.info(
             "rank %d of %d on %s over %s (%s), node %d of %d, %d cores",
@@ -139,10 +140,16 @@ def shutdown() -> None:
     if _world is None:
         return
     leaving, _world = _world, None
-    set_core_share(None)
+    _share_cores(None)
     atexit.unregister(shutdown)
     leaving._guard.leave()
     _close_board()
+
+
+def _share_cores(cores: int | None) -> None:
+    """Of this package's threads and those of NumPy's products; None: this process has them alone."""
+    set_core_share(cores)
+    share_blas_threads(cores)
 
 
 def _leave_server_to_parent() -> None:
