@@ -64,3 +64,44 @@ def test_threads_at_the_start_are_those_of_omp_num_threads_or_the_cores(given: s
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     found, cores = map(int, done.stdout.split())
     assert found == (threads or cores)
+
+
+WAKES = """
+import os, sys, time
+import numpy as np
+import qdist as qd
+from qdist.native import kernels
+
+def core_of(thread):
+    with open(f"/proc/self/task/{thread}/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[36])
+
+own, other = sorted(os.sched_getaffinity(0))[:2]
+kernels.set_threads(2)
+circuit = qd.library.hardware_efficient(16, 2)
+program = qd.compile(circuit.bind(np.linspace(-1, 2, circuit.num_parameters)), device="cpu")
+before = set(os.listdir("/proc/self/task"))
+program.run()
+(helper,) = set(os.listdir("/proc/self/task")) - before
+os.sched_setaffinity(0, {own})
+for _ in range(10):
+    # Here for a run, where it has no choice, and then it may go.
+    os.sched_setaffinity(int(helper), {own})
+    program.run()
+    time.sleep(0.005)
+    os.sched_setaffinity(int(helper), {own, other})
+    program.run()
+    end = time.monotonic() + 10
+    while core_of(helper) == own and time.monotonic() < end:
+        time.sleep(0.005)
+    assert core_of(helper) == other, "a helper stays on the core of the thread that it helps"
+assert os.sched_getaffinity(int(helper)) <= {own, other}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no thread can choose its core")
+def test_a_helper_leaves_the_core_of_the_thread_that_it_helps() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is no other core")
+    done = subprocess.run([sys.executable, "-c", WAKES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

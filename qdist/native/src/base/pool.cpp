@@ -33,6 +33,44 @@ int default_threads() {
 
 namespace {
 
+// The core that this thread is on; -1 where the system does not say.
+int this_core() {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+// Keeps a helping thread off the core of the thread that it helps. Systems wake a thread on the core of the one that wakes it,
+// where that has to stop for it, and may take tens of milliseconds to move it to a core that does nothing.
+class OwnCore {
+public:
+    // Moves this thread if it is on that core, and keeps it off until it is in the way elsewhere. It stays where there is no
+    // other core.
+    void leave(int core) {
+#ifdef __linux__
+        if (core < 0 || core >= CPU_SETSIZE || this_core() != core) return;
+        cpu_set_t now;
+        if (sched_getaffinity(0, sizeof now, &now)) return;
+        // Somebody else may have set them.
+        if (!known_ || !CPU_EQUAL(&now, &left_)) allowed_ = now;
+        left_ = allowed_;
+        CPU_CLR(core, &left_);
+        known_ = CPU_COUNT(&left_) > 0 && sched_setaffinity(0, sizeof left_, &left_) == 0;
+#else
+        (void)core;
+#endif
+    }
+
+private:
+#ifdef __linux__
+    // The cores that it may use, and those without the one that it left.
+    cpu_set_t allowed_, left_;
+    bool known_ = false;
+#endif
+};
+
 class Pool {
 public:
     // One for all of the process. It is never destroyed: its threads sleep until the process ends.
@@ -60,6 +98,7 @@ public:
             ranges_[t].last = count * (t + 1) / threads;
         }
         job_ = job, failure_ = nullptr;
+        caller_core_.store(this_core(), std::memory_order_relaxed);
         gate_.store((gate_.load() & epochs) + one_epoch + open + std::uint64_t(threads) * one_thread);
         if (asleep_.load() > 0) {
             { std::lock_guard<std::mutex> lock(mutex_); }
@@ -135,6 +174,7 @@ private:
 
     void help(int number) {
         std::uint64_t last = 0;
+        OwnCore core;
         while (true) {
             std::uint64_t gate = 0;
             const auto calls = [&] {
@@ -144,7 +184,12 @@ private:
             if (!spin(calls)) {
                 std::unique_lock<std::mutex> lock(mutex_);
                 ++asleep_;
-                work_.wait(lock, calls);
+                while (!calls()) {
+                    work_.wait(lock);
+                    lock.unlock();
+                    core.leave(caller_core_.load(std::memory_order_relaxed));
+                    lock.lock();
+                }
                 --asleep_;
             }
             last = gate & epochs;
@@ -171,6 +216,7 @@ private:
     std::atomic<std::uint64_t> gate_{0};
     std::atomic<int> asleep_{0};
     std::atomic<bool> caller_sleeps_{false};
+    std::atomic<int> caller_core_{-1};
     std::vector<PieceRange> ranges_;
     Job job_{};
     std::exception_ptr failure_;
