@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Never
@@ -135,7 +134,10 @@ class Program(Runner):
         watch: Watch | None = None
         if checkpoint is not None or verify:
             watch = watching(self, values, initial, checkpoint, seconds, verify)
-        with checksums() if verify else nullcontext():
+        if verify:
+            with checksums():
+                state = self.run_with(values, initial, rng, out, progress, watch)
+        else:
             state = self.run_with(values, initial, rng, out, progress, watch)
         if state.readout is not None:
             self._bits.set(state.readout.draw(state, rng))

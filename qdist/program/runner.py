@@ -39,6 +39,9 @@ __all__ = ["MAX_STARTS", "Runner"]
 MAX_STARTS = 8
 """Plans for given states that are kept: those of the layouts that were used last."""
 
+_SMALL_QUBITS = 10
+"""States of up to so many qubits take less time to run than to make."""
+
 _LONG_ON_CPU, _LONG_ON_GPU = 1 << 27, 1 << 33
 """Amplitudes of a shard times sweeps from which a run may take a second: shorter ones have no progress to show."""
 
@@ -234,7 +237,7 @@ class Runner:
             with self.lock:
                 self._from_zero.hold(values)
                 if out is None:
-                    out = StateVector.empty(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
+                    out = self._unset() if self._model is None else self._model.like(zeros=False)
                 self._single.run_from_zero(out.local)
             out.readout = self._readout
             return out
@@ -254,6 +257,14 @@ class Runner:
         depends = compiled.is_random or (initial is not None and initial.is_random)
         state.readout = Readout(tuple(bits), self.source.readings, True) if depends else self._readout
         return state
+
+    @cached_property
+    def _model(self) -> StateVector | None:
+        """A small state is made like this one, which takes half the time; None where states are large."""
+        return self._unset() if self.num_qubits <= _SMALL_QUBITS else None
+
+    def _unset(self) -> StateVector:
+        return StateVector.empty(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)
 
     def run_rows(self, theta: NDArray[np.float64]) -> Any:
         """The states of a batch, on the program's device: for unitary circuits on one rank. ``theta`` is checked."""

@@ -110,6 +110,8 @@ def _integer(value: Any) -> int | None:
 
 def is_batch(params: Any) -> bool:
     """Whether parameter values are those of a batch: a row for each set."""
+    if params.__class__ is np.ndarray:
+        return bool(params.ndim == 2)
     return params is not None and not isinstance(params, Mapping) and np.ndim(params) == 2
 
 

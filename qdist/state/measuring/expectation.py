@@ -86,6 +86,21 @@ def as_pauli_sum(observable: Observable, num_qubits: int) -> PauliSum:
 
 def _pauli_sum(observable: Any, num_qubits: int) -> PauliSum:
     """Parsed once: a cache finds repeated observables by their content."""
+    key: Hashable = observable
+    if not isinstance(observable, str):
+        observable, key = _keyed(observable, num_qubits)
+    try:
+        found = _sums.get(key)
+    except TypeError:  # A coefficient like an array of one number is not hashable.
+        return PauliSum(observable)
+    if found is None:
+        found = observable.to_pauli_sum() if isinstance(observable, Hermitian) else PauliSum(observable)
+        _sums.put(key, found)
+    return found
+
+
+def _keyed(observable: Any, num_qubits: int) -> tuple[Any, Hashable]:
+    """An observable, a matrix as a Hermitian, and its content."""
     if isinstance(observable, np.ndarray):
         size = 1 << num_qubits
         if observable.shape != (size, size):
@@ -96,26 +111,16 @@ def _pauli_sum(observable: Any, num_qubits: int) -> PauliSum:
         observable = Hermitian(observable, range(num_qubits))
     elif isinstance(observable, tuple) and len(observable) == 2 and not isinstance(observable[0], str):
         observable = Hermitian(*observable)
-    key: Hashable
     if isinstance(observable, Hermitian):
-        key = observable.matrix.tobytes(), observable.qubits
-    elif isinstance(observable, Mapping):
-        key = tuple(observable.items())
-    elif isinstance(observable, PauliString | str):
-        key = observable
-    else:
-        raise StateError(
-            f"an observable is a PauliSum, a PauliString, a dict, text like 'Z0 Z1', a Hermitian or a pair "
-            f"(matrix, qubits); got {observable!r}. expectations() takes a list of them"
-        )
-    try:
-        found = _sums.get(key)
-    except TypeError:  # A coefficient like an array of one number is not hashable.
-        return PauliSum(observable)
-    if found is None:
-        found = observable.to_pauli_sum() if isinstance(observable, Hermitian) else PauliSum(observable)
-        _sums.put(key, found)
-    return found
+        return observable, (observable.matrix.tobytes(), observable.qubits)
+    if isinstance(observable, Mapping):
+        return observable, tuple(observable.items())
+    if isinstance(observable, PauliString):
+        return observable, observable
+    raise StateError(
+        f"an observable is a PauliSum, a PauliString, a dict, text like 'Z0 Z1', a Hermitian or a pair "
+        f"(matrix, qubits); got {observable!r}. expectations() takes a list of them"
+    )
 
 
 def as_hermitian_sum(observable: Observable, num_qubits: int) -> PauliSum:
