@@ -30,16 +30,28 @@ def in_order(array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 1, 0)])
+@pytest.mark.parametrize("size", [(9, 8), (4, 71)])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding"),
-    [((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1)), ((3, 2), (1, 3), (1, 0)), ((1, 1), (2, 1), (0, 0))],
+    [
+        ((2, 2), (2, 2), (0, 0)),
+        ((2, 2), (1, 2), (0, 0)),
+        ((3, 3), (2, 2), (1, 1)),
+        ((3, 2), (1, 3), (1, 0)),
+        ((1, 1), (2, 1), (0, 0)),
+    ],
 )
 def test_max_pooling_takes_the_first_largest_and_gives_it_the_cotangent(
-    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], order: tuple[int, ...], dtype: Any
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    size: tuple[int, int],
+    order: tuple[int, ...],
+    dtype: Any,
 ) -> None:
     rng = np.random.default_rng(0)
     x = in_order(
-        rng.integers(-4, 4, (3, 2, 9, 8)).astype(dtype), order
+        rng.integers(-4, 4, (3, 2, *size)).astype(dtype), order
     )  # few different numbers, so that there are ties
     y, saved = convolution.max_pool2d(np, x, kernel, stride, padding)
     g = in_order(rng.normal(size=y.shape).astype(dtype), order)
@@ -60,6 +72,11 @@ def test_max_pooling_hands_on_what_is_not_a_number() -> None:
     x[0, 0, 1, 1] = x[0, 0, 2, 2] = np.nan
     y, _ = convolution.max_pool2d(np, x, (2, 2), (2, 2), (0, 0))
     np.testing.assert_array_equal(np.isnan(y[0, 0]), [[True, False], [False, True]])
+    x = np.random.default_rng(3).normal(size=(1, 1, 2, 90))
+    x[0, 0, 0, 6:60:7] = x[0, 0, 1, 15:80:9] = np.nan
+    for dtype in DTYPES:
+        y, _ = convolution.max_pool2d(np, x.astype(dtype), (2, 2), (2, 2), (0, 0))
+        np.testing.assert_array_equal(y[0, 0, 0], x[0, 0].reshape(2, 45, 2).max(axis=(0, 2)).astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

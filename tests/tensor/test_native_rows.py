@@ -141,21 +141,23 @@ def test_sums_over_rows_do_not_depend_on_who_is_first() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 1, 0)])
+@pytest.mark.parametrize("size", [(7, 6), (270, 4)])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding", "dilation", "groups"),
     [
         ((3, 3), (1, 1), (1, 1), (1, 1), 1),
+        ((3, 5), (1, 1), (0, 4), (1, 2), 1),
         ((3, 2), (2, 3), (2, 0), (1, 2), 2),
         ((1, 1), (1, 1), (0, 0), (1, 1), 4),
         ((2, 5), (3, 1), (1, 4), (3, 1), 1),
     ],
 )
 def test_convolution_and_its_derivatives(
-    kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int, order: Any, dtype: Any
+    kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int, size: Any, order: Any, dtype: Any
 ) -> None:
     """Windows that lie partly or wholly in the padding, in every order of memory, against a sum over all places."""
     rng = np.random.default_rng(5)
-    x = rng.normal(size=(3, 4, 7, 6)).astype(dtype)
+    x = rng.normal(size=(3, 4, *size)).astype(dtype)
     x = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
     weight = rng.normal(size=(8, 4 // groups, *kernel)).astype(dtype)
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -166,7 +168,7 @@ def test_convolution_and_its_derivatives(
     for oy, ox in np.ndindex(y.shape[2:]):
         for i, j in np.ndindex(*kernel):
             row, column = oy * stride[0] + i * dilation[0] - padding[0], ox * stride[1] + j * dilation[1] - padding[1]
-            if not (0 <= row < 7 and 0 <= column < 6):
+            if not (0 <= row < size[0] and 0 <= column < size[1]):
                 continue
             for group in range(groups):
                 ins = slice(group * 4 // groups, (group + 1) * 4 // groups)

@@ -326,11 +326,12 @@ void gather_windows(Images<const Real> x, Pair kernel, Pair stride, Pair padding
     check_size(out.shape(1), images * area, "a row of out");
     check_size(out.shape(0), x.shape(0) * numbers, "the rows of out");
     nb::gil_scoped_release release;
+    const auto reaches = windows.reaches(x.shape(2), x.shape(3));
     over_rows(threads, out.shape(0) * images, area, [&](std::size_t first, std::size_t last) {
-        for (std::size_t q = first; q < last; ++q) {
-            const std::size_t row = q / images, place = row % numbers;
-            qdist::gather(plane<const Real>(x, row / numbers, q % images), windows, place / kernel.second, place % kernel.second,
-                          out.data() + q * area);
+        for (std::size_t q = first; q < last;) {
+            const std::size_t row = q / images, next = std::min(last, (row + 1) * images);
+            for (std::size_t b = q - row * images; q < next; ++q, ++b)
+                qdist::gather(plane<const Real>(x, row / numbers, b), windows, reaches[row % numbers], out.data() + q * area);
         }
     });
 }
@@ -343,9 +344,10 @@ void add_windows(Rows<const Real> rows, Pair kernel, Pair stride, Pair padding, 
     check_size(rows.shape(0), x.shape(0) * numbers, "rows");
     check_size(rows.shape(1), images * area, "a row");
     nb::gil_scoped_release release;
+    const auto reaches = windows.reaches(x.shape(2), x.shape(3));
     over_images(threads, x, [&](std::size_t channel, std::size_t b) {
         for (std::size_t place = 0; place < numbers; ++place)
-            qdist::add(plane<Real>(x, channel, b), windows, place / kernel.second, place % kernel.second,
+            qdist::add(plane<Real>(x, channel, b), windows, reaches[place],
                        rows.data() + ((channel * numbers + place) * images + b) * area);
     });
 }

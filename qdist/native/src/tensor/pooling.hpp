@@ -1,8 +1,13 @@
 // Maxima over windows of images, and their derivative.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "base/simd.hpp"
 
 namespace qdist {
 
@@ -48,9 +53,46 @@ void max_pool(const Plane<const Real>& x, const Window& window, const Plane<Real
     }
 }
 
+// The same for windows of 2 x 2 numbers that touch, as many of a row at a time as a vector has lanes.
+template <class Real>
+void max_pool_pairs(const Plane<const Real>& x, const Plane<Real>& best, const Plane<std::uint8_t>& winner) {
+    using V = Vec<Real>;
+    constexpr std::size_t lanes = Simd<Real>::lanes;
+    typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
+    const auto some = [&](std::size_t oy, std::size_t ox, auto count) QDIST_INLINE {
+        V numbers[4];
+        for (std::size_t i = 0; i < 2; ++i) {
+            V pairs[2] = {};
+            std::memcpy(pairs, x.row(2 * oy + i) + 2 * ox, 2 * count * sizeof(Real));
+            numbers[2 * i] = shuffled<lanes>(pairs[0], pairs[1], [](std::size_t l) { return 2 * l; });
+            numbers[2 * i + 1] = shuffled<lanes>(pairs[0], pairs[1], [](std::size_t l) { return 2 * l + 1; });
+        }
+        V most = numbers[0];
+        LaneMask<Real> places = {}, invalid = most != most;
+        for (int place = 1; place < 4; ++place) {
+            const V candidate = numbers[place];
+            const LaneMask<Real> larger = candidate > most;
+            most = larger ? candidate : most;
+            places = larger ? LaneMask<Real>{} + place : places;
+            invalid |= candidate != candidate;
+        }
+        most = invalid ? splat(std::numeric_limits<Real>::quiet_NaN()) : most;
+        const Bytes bytes = __builtin_convertvector(places, Bytes);
+        std::memcpy(best.row(oy) + ox, &most, count * sizeof(Real));
+        std::memcpy(winner.row(oy) + ox, &bytes, count);
+    };
+    for (std::size_t oy = 0; oy < best.height; ++oy) {
+        std::size_t ox = 0;
+        for (; ox + lanes <= best.width; ox += lanes) some(oy, ox, std::integral_constant<std::size_t, lanes>());
+        if (ox < best.width) some(oy, ox, best.width - ox);
+    }
+}
+
 template <class Real>
 void max_pool(const Plane<const Real>& x, const Window& window, const Plane<Real>& best, const Plane<std::uint8_t>& winner) {
-    if (window.kernel[0] == 2 && window.kernel[1] == 2)
+    if (window.kernel[0] == 2 && window.kernel[1] == 2 && window.stride[0] == 2 && window.stride[1] == 2)
+        max_pool_pairs(x, best, winner);
+    else if (window.kernel[0] == 2 && window.kernel[1] == 2)
         max_pool<2, 2>(x, window, best, winner);
     else if (window.kernel[0] == 3 && window.kernel[1] == 3)
         max_pool<3, 3>(x, window, best, winner);

@@ -56,6 +56,8 @@ inline constexpr std::size_t scattered = 8;
 inline constexpr std::size_t kept = 1 << 17;
 // Numbers of a product that are kept once for all `depth` steps, where steps are divided over threads.
 inline constexpr std::size_t few = 1 << 13;
+// Steps up to which tiles are computed along rows of a product.
+inline constexpr std::size_t along_rows = 160;
 // Rows that a thread lays out in turn; they divide `depth`.
 inline constexpr std::size_t slice = 32;
 // Numbers to lay out that are worth waking another thread for.
@@ -95,6 +97,27 @@ inline void tile(std::size_t count, const float* a, const float* b, Addend adden
         }
 }
 
+// Rows from columns, of `vector` numbers each: those of `filled` columns, `across` numbers from one to the next, and zeros. In turn
+// for each bit, registers and lanes exchange it.
+inline void transpose(const float* source, std::ptrdiff_t across, std::size_t filled, float* out) {
+    using V = Vec<float>;
+    V lines[vector];
+    for (std::size_t j = 0; j < vector; ++j) lines[j] = j < filled ? load_unaligned<V>(source + std::ptrdiff_t(j) * across) : V{};
+    const auto exchange = [&](auto number) QDIST_INLINE {
+        static constexpr std::size_t bit = decltype(number)::value;
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < vector; ++j) {
+            if (j & bit) continue;
+            const V x = lines[j], y = lines[j | bit];
+            lines[j] = shuffled<vector>(x, y, [](std::size_t l) { return l & bit ? vector + (l ^ bit) : l; });
+            lines[j | bit] = shuffled<vector>(x, y, [](std::size_t l) { return l & bit ? vector + l : l | bit; });
+        }
+    };
+    [&]<std::size_t... b>(std::index_sequence<b...>)
+        QDIST_INLINE { (exchange(Number<std::size_t(1) << b>()), ...); }(std::make_index_sequence<Simd<float>::lane_bits>());
+    for (std::size_t k = 0; k < vector; ++k) store(out + k * columns, lines[k]);
+}
+
 // A panel of b: `count` rows of `filled` columns, and zeros.
 inline void pack_columns(MatrixView b, std::size_t count, std::size_t filled, float* out) {
     if (b.across == 1 && filled == columns) {
@@ -104,6 +127,11 @@ inline void pack_columns(MatrixView b, std::size_t count, std::size_t filled, fl
     // Few rows at a time, so that those written stay in the nearest cache.
     for (std::size_t first = 0; first < count; first += vector) {
         const std::size_t last = std::min(count, first + vector);
+        if (b.down == 1 && last - first == vector) {
+            for (std::size_t j = 0; j < columns; j += vector)
+                transpose(b.from(first, std::min(j, filled)).first, b.across, std::max(filled, j) - j, out + first * columns + j);
+            continue;
+        }
         for (std::size_t j = 0; j < columns; ++j) {
             const float* const source = b.from(0, j).first;
             for (std::size_t k = first; k < last; ++k)
@@ -199,27 +227,33 @@ struct Task {
 // The numbers of rows i .. i + m and columns j .. j + n, of `deep` steps from step p on; a and b: their panels.
 inline void tiles(const Task& task, std::size_t i, std::size_t m, std::size_t j, std::size_t n, std::size_t p, std::size_t deep,
                   const float* a, const float* b) {
-    for (std::size_t y = 0; y < n; y += columns)
-        for (std::size_t x = 0; x < m; x += rows) {
-            // Of the last rows no more than are needed, but for a third of a panel.
-            const std::size_t high = std::min(rows, m - x), thirds = (high + third - 1) / third;
-            const auto whole = [&](Addend added, float* place, std::size_t apart) {
-                const auto run = [&](auto number) {
-                    if (task.along())
-                        tile<number * third, std::ptrdiff_t(spread), 1>(deep, a + x * spread, b + y * deep, added, place, apart);
-                    else
-                        tile<number * third, 1, std::ptrdiff_t(rows)>(deep, a + x * spread, b + y * deep, added, place, apart);
-                };
-                thirds == 3 ? run(Number<3>()) : thirds == 2 ? run(Number<2>()) : run(Number<1>());
+    const auto one = [&](std::size_t x, std::size_t y) {
+        // Of the last rows no more than are needed, but for a third of a panel.
+        const std::size_t high = std::min(rows, m - x), thirds = (high + third - 1) / third;
+        const auto whole = [&](Addend added, float* place, std::size_t apart) {
+            const auto run = [&](auto number) {
+                if (task.along())
+                    tile<number * third, std::ptrdiff_t(spread), 1>(deep, a + x * spread, b + y * deep, added, place, apart);
+                else
+                    tile<number * third, 1, std::ptrdiff_t(rows)>(deep, a + x * spread, b + y * deep, added, place, apart);
             };
-            const std::size_t down = task.turned ? j + y : i + x, across = task.turned ? i + x : j + y;
-            const Addend own{p == 0 && task.addend.row ? task.addend.row + across : nullptr, p > 0 || task.addend.before};
-            float* const place = task.out + down * task.step + across;
-            if (!task.turned && high == thirds * third && y + columns <= n)
-                whole(own, place, task.step);
-            else
-                tile_by_number(high, std::min(columns, n - y), task.turned, own, place, task.step, whole);
-        }
+            thirds == 3 ? run(Number<3>()) : thirds == 2 ? run(Number<2>()) : run(Number<1>());
+        };
+        const std::size_t down = task.turned ? j + y : i + x, across = task.turned ? i + x : j + y;
+        const Addend own{p == 0 && task.addend.row ? task.addend.row + across : nullptr, p > 0 || task.addend.before};
+        float* const place = task.out + down * task.step + across;
+        if (!task.turned && high == thirds * third && y + columns <= n)
+            whole(own, place, task.step);
+        else
+            tile_by_number(high, std::min(columns, n - y), task.turned, own, place, task.step, whole);
+    };
+    // Of few steps, what is written takes the time: along rows.
+    if (deep <= along_rows)
+        for (std::size_t x = 0; x < m; x += rows)
+            for (std::size_t y = 0; y < n; y += columns) one(x, y);
+    else
+        for (std::size_t y = 0; y < n; y += columns)
+            for (std::size_t x = 0; x < m; x += rows) one(x, y);
 }
 
 inline constexpr std::size_t up_to(std::size_t size, std::size_t grain) { return (size + grain - 1) / grain * grain; }
