@@ -266,6 +266,11 @@ class Functions:
             self._nodes[operation, arguments] = _Node(operation, arguments, {})
         self._nodes[operation, arguments].outputs[symbol.output] = symbol
 
+    @property
+    def names(self) -> set[str]:
+        """Of the functions of the table that any of these is made of."""
+        return {node.call.name for node in self._nodes.values() if isinstance(node.call, Elementary)}
+
     def extended(self, theta: Any, xp: Any = np, check: bool = True) -> Any:
         """Values of the symbols, (..., parameters + functions), for those of the parameters, (..., parameters).
 

@@ -228,10 +228,7 @@ def _rotations(base: Gate, params: tuple[Angle, ...]) -> Iterator[Step]:
     steps = _pattern(n)
     everywhere = tuple(range(n))
     phase = call(turns, params, 4 * len(steps))
-    if n == 1:
-        yield GATES["gphase"], (), (phase,)
-    else:
-        yield GATES["gphase"].controlled(n, _gray(n)[-1]), everywhere, (phase,)
+    yield GATES["gphase"].controlled(n, _gray(n)[-1]), everywhere, (phase,)
     for number, (upper, lower) in reversed(list(enumerate(steps))):
         target = (upper ^ lower).bit_length() - 1
         others = [q for q in range(n) if q != target]

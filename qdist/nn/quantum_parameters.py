@@ -76,7 +76,7 @@ class Division:
             if xp is not np and self.is_whole:
                 return x, xp.zeros(0) if weights is None else weights
             all_features, all_weights = len(self._features) == self.in_features, len(self._places) == self.num_weights
-            used = x.copy() if all_features else x[:, self._on(xp, "_features")]
+            used = x.copy() if all_features else xp.ascontiguousarray(x[:, self._on(xp, "_features")])
             shared = xp.zeros(0) if weights is None else weights
             return used, shared.copy() if all_weights else shared[self._on(xp, "_places")]
         theta = self.parameters(xp, x, weights)

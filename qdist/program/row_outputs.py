@@ -106,8 +106,10 @@ def columns(outputs: Sequence[Output], num_qubits: int) -> Columns:
         if isinstance(output, Probabilities):
             parts.append(checks.checked_qubits(output.qubits, num_qubits))
             continue
-        given = expectation.as_hermitian_sum(_observable(output), num_qubits)
-        parts += [(given @ given).simplify(), given] if isinstance(output, Variance) else [given]
+        if isinstance(output, Variance):
+            parts += output.moments(num_qubits)
+        else:
+            parts.append(expectation.as_hermitian_sum(_observable(output), num_qubits))
     return Columns(parts, shapes, variances)
 
 

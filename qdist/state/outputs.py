@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.circuit import PauliSum
 from qdist.plan.tail import NO_TAIL, Tail
 from qdist.state.checking import checks
 from qdist.state.checking.alike import check_alike
@@ -89,6 +90,14 @@ class Variance(Output):
 
     def frozen(self, num_qubits: int) -> Variance:
         return Variance(expectation.as_hermitian_sum(self.observable, num_qubits))
+
+    def moments(self, num_qubits: int) -> list[PauliSum]:
+        """O^2 and O, of whose expectation values it is made where there is no state to look at. O has lost its
+        multiple of the identity, which no variance depends on, but in which the digits of a small one would be lost."""
+        given = expectation.as_hermitian_sum(self.observable, num_qubits)
+        acts = (given.x | given.z).any(axis=1)
+        centred = PauliSum.from_masks(given.x[acts], given.z[acts], given.coefficients[acts])
+        return [(centred @ centred).simplify(), centred]
 
     def value(self, ket: StateVector) -> float:
         return ket.variance(self.observable)

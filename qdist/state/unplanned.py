@@ -62,7 +62,7 @@ def _angles(circuit: Circuit, parameters: Sequence[Parameter], theta: NDArray[np
         for angle in instruction.params:
             if not isinstance(angle, Expression):
                 angles.append(angle)
-            elif isinstance(angle, Parameter):
+            elif angle in values:  # A product or function of parameters is none of them.
                 angles.append(values[angle])
             else:
                 functions = circuit.functions

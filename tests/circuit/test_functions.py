@@ -106,6 +106,14 @@ def test_openqasm_reads_and_writes_functions() -> None:
     assert again.bind(values)[0].params[0] == pytest.approx(expected)
 
 
+def test_functions_that_openqasm_lacks_are_refused_when_written() -> None:
+    for angle in (np.tanh(a), 2 * np.sin(a * np.tanh(b)) + 1):
+        with pytest.raises(CircuitError, match=r"tanh, which OpenQASM has not.*exp"):
+            Circuit(1).rx(angle, 0).to_qasm()
+    written = Circuit(1).rx(1 - 2 / (np.exp(2 * a) + 1), 0).to_qasm()
+    assert Circuit.from_qasm(written).bind([0.7])[0].params[0] == pytest.approx(np.tanh(0.7))
+
+
 @pytest.mark.parametrize("values", [{"a": 1.0, "v": [2.0, 3.0]}, {"v[0]": 2.0, "a": 1.0, "v[1]": 3.0}])
 def test_values_are_given_by_name(values: dict[str, object]) -> None:
     circuit = Circuit(1).rx(a + v[0], 0).ry(v[1], 0)

@@ -40,6 +40,22 @@ def partial_swap_derivative(k: int, t: float) -> np.ndarray:
     return -np.sin(t) * np.eye(4) + 1j * np.cos(t) * SWAP
 
 
+def of_any_determinant(n: int) -> Gate:
+    """V exp(i t D) V' exp(i s D'), whose determinant turns with both angles, as it does of a phase."""
+    size = 1 << n
+    (first, second), diagonals = (np.linalg.qr(hermitian(size))[0] for _ in range(2)), RNG.normal(size=(2, size))
+
+    def factors(t: float, s: float) -> list[np.ndarray]:
+        return [first, np.diag(np.exp(1j * t * diagonals[0])), second, np.diag(np.exp(1j * s * diagonals[1]))]
+
+    def derivative(k: int, t: float, s: float) -> np.ndarray:
+        found = factors(t, s)
+        found[2 * k + 1] = found[2 * k + 1] * 1j * diagonals[k]
+        return np.linalg.multi_dot(found)
+
+    return matrix_gate(f"any{n}", lambda t, s: np.linalg.multi_dot(factors(t, s)), derivative, 2)
+
+
 class Squeeze(Gate):
     """A subclass as a user writes it."""
 
@@ -56,6 +72,7 @@ class Squeeze(Gate):
 GATES_BY_MATRIX = {
     "euler": matrix_gate("euler", euler, euler_derivative, 2),
     "partial_swap": matrix_gate("partial_swap", partial_swap, partial_swap_derivative),
+    **{f"any{n}": of_any_determinant(n) for n in (1, 2, 3)},
     "commuting": generator_gate("commuting", np.kron([[0, 1], [1, 0]], [[0, 1], [1, 0]]) + 0.5 * np.eye(4)),
     "mixed": generator_gate("mixed", hermitian(4)),
     "wide": generator_gate("wide", hermitian(8)),
@@ -92,7 +109,7 @@ def test_runs_and_gradients_are_those_of_the_matrix(name: str, angle: float) -> 
     )
 
 
-@pytest.mark.parametrize("name", [n for n in GATES_BY_MATRIX if n != "squeeze"])
+@pytest.mark.parametrize("name", [n for n in GATES_BY_MATRIX if n not in ("squeeze", "any1", "any2", "any3")])
 def test_they_copy_pickle_draw_and_are_written(name: str) -> None:
     gate = GATES_BY_MATRIX[name]
     circuit = Circuit(3).append(gate, range(gate.num_qubits), [0.4, 0.6][: gate.num_params])

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from qdist.circuit import GATES, Circuit, Condition, Parameter, ParameterVector, qasm
 from qdist.circuit.qasm import QasmError
+from qdist.state import reference
 
 HEADER = 'OPENQASM 3.0;\ninclude "stdgates.inc";\n'
 
@@ -64,6 +66,18 @@ def test_input_parameters_become_parameters():
     theta, phi = circuit.parameters
     assert (theta.name, phi.name) == ("theta", "phi")
     assert circuit == Circuit(1).rx(theta, 0).rz(2 * phi - theta / 4 + math.pi, 0)
+
+
+def test_parameters_come_in_the_order_of_their_inputs() -> None:
+    """Values in a flat array fit what is read as they fit what was written, wherever a phase went."""
+    circuit = read("input float b; input array[float, 2] v; input float a; qubit q; rx(a + v[1]) q; rz(b) q;")
+    assert [p.name for p in circuit.parameters] == ["b", "v[1]", "a"]
+    a, b, c = (Parameter(name) for name in ("alpha", "beta", "gamma"))
+    own = Circuit(2).pauli_rotation(c, "II", [0, 1]).rx(b, 0).gphase(a * b).ry(a, 1).cx(0, 1)
+    again = Circuit.from_qasm(own.to_qasm())
+    assert [p.name for p in again.parameters] == [p.name for p in own.parameters]
+    values = [0.3, 0.4, 0.5]
+    np.testing.assert_allclose(reference.state(again, values), reference.state(own, values), atol=1e-12)
 
 
 def test_input_arrays_become_parameter_vectors():

@@ -48,13 +48,21 @@ def test_gradients_by_inputs_and_weights_follow_the_chain_rule(num_qubits: int) 
     assert layer(np.zeros((0, 3))).shape == (0, 2)
 
 
-def test_unused_elements_of_vectors_have_no_gradient_without_functions_too() -> None:
-    made = qd.Circuit(2).rx(x[0], 0).ry(w[1], 1).cx(0, 1)
-    layer = nn.QuantumLayer(made, ["Z1"], inputs=x, weights=w, dtype="complex128", initial=W, device="cpu")
+@pytest.mark.parametrize("used", [[0], [0, 2], [2, 1]])
+def test_unused_elements_of_vectors_have_no_gradient_without_functions_too(used: list[int]) -> None:
+    made = qd.Circuit(2).rx(x[used[0]], 0).ry(w[1], 1).cx(0, 1).rx(0.4, 1)
+    for k in used[1:]:
+        made.ry(x[k], 1).cx(1, 0).rx(0.3, 0)
+    layer = nn.QuantumLayer(made, ["Z1", "Y0"], inputs=x, weights=w, dtype="complex128", initial=W, device="cpu")
     given = Tensor(X, requires_grad=True)
-    layer(given).sum().backward()
-    assert np.abs(given.grad.data[:, 0]).min() > 0
-    assert not given.grad.data[:, 1:].any()
+    out = layer(given)
+    values = [{**{x[k]: row[k] for k in used}, w[1]: W[1]} for row in X]
+    wanted = [[qd.simulate(made, v, dtype="complex128").expectation(o) for o in ("Z1", "Y0")] for v in values]
+    np.testing.assert_allclose(out.data, wanted, atol=1e-12)
+    out.sum().backward()
+    moves = np.abs(given.grad.data)
+    assert moves[:, used].min() > 0
+    assert not np.delete(moves, used, axis=1).any()
     np.testing.assert_array_equal(layer.weights.grad.data != 0, [False, True, False, False])
     with pytest.raises(qd.CircuitError, match="inputs: the circuit has no parameter y"):
         nn.QuantumLayer(made, ["Z1"], inputs=qd.Parameter("y"), weights=w)

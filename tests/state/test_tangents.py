@@ -195,6 +195,40 @@ def test_angles_with_large_factors_keep_their_digits() -> None:
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
+@both
+@pytest.mark.parametrize("factor", [1e-6, 8 * np.pi, 100.0, 1e4])
+def test_angles_that_turn_fast_or_hardly(factor: float, dtype: str) -> None:
+    """cos(k t), whose angle's change along the tangent may be a multiple of the gates' period."""
+    t = qd.Parameter("t")
+    turned = factor * np.array([np.cos(0.3), -np.sin(0.3)])
+    cases = [(factor * t, 0.3, factor, 0.0), (t**2, factor / 2, factor, 2.0), (np.sin(t) * factor, 0.3, *turned)]
+    for angle, place, speed, change in cases:
+        value = angle.bind({t: place})
+        program = qd.compile(qd.Circuit(1).rx(angle, 0), dtype=dtype)
+        slope, bend = -np.sin(value) * speed, -np.cos(value) * speed**2 - np.sin(value) * change
+        (found,) = program.jvp(["Z0"], [place], [2.0])[1]
+        assert found == pytest.approx(2 * slope, abs=TOLERANCE[dtype] * abs(speed))
+        within = TOLERANCE[dtype] * max(speed**2, abs(change))
+        np.testing.assert_allclose(program.hvp("Z0", [place], [1.0]), [bend], atol=within)
+        np.testing.assert_allclose(program.metric_tensor([place]), [[speed**2 / 4]], rtol=TOLERANCE[dtype])
+
+
+@both
+def test_variances_with_a_large_multiple_of_the_identity_keep_their_digits(dtype: str) -> None:
+    a, b = qd.Parameter("a"), qd.Parameter("b")
+    circuit = qd.Circuit(5).ry(a, 0).rx(b, 1).cx(0, 1).h(range(2, 5))
+    own = qd.PauliSum([("Z0", 1.0), ("X1", 0.5)])
+    shifted, rows = qd.Variance(own + qd.PauliSum([("I", 1e5)])), np.array([[0.7, 0.4], [0.1, 0.2]])
+    exact = qd.compile(circuit, dtype="complex128")
+    wanted = [exact.run(row).variance(own) for row in rows]
+    slopes = along(lambda row: exact.run(row).variance(own), rows[0], np.array([1.0, 0.0]))
+    program = qd.compile(circuit, dtype=dtype)
+    assert program.vjp([shifted], rows[0], [1.0])[0] == [pytest.approx(wanted[0], abs=1e-6)]
+    np.testing.assert_allclose(program.vjp([shifted], rows, [np.ones(2)])[0][0], wanted, atol=1e-6)
+    (value,), (change,) = program.jvp([shifted], rows[0], [1.0, 0.0])
+    assert (value, change) == (pytest.approx(wanted[0], abs=1e-6), pytest.approx(slopes, abs=1e-5))
+
+
 def test_values_by_name_and_bound_values() -> None:
     circuit = qd.library.hardware_efficient(3, 1)
     theta = np.linspace(0, 1, circuit.num_parameters)

@@ -46,6 +46,12 @@ def assert_right(circuit: qd.Circuit, theta: Any, dtype: str) -> None:
     np.testing.assert_allclose(found, reference.state(circuit, theta), atol=TOLERANCE[dtype])
 
 
+def test_angles_that_are_functions_of_parameters() -> None:
+    a, b = qd.Parameter("a"), qd.Parameter("b")
+    for angle in (a * b, np.sin(a), a / (np.cos(b) + 2.5), a**2 * b, 2 * np.sin(a), np.sin(a) + b):
+        assert_right(qd.Circuit(2).h(0).rx(angle, 0).cx(0, 1).ry(b, 1).rz(angle, 1), {"a": 0.3, "b": 0.4}, "complex128")
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("gate", EVERY, ids=lambda gate: f"{gate.name}{gate.num_qubits}")
 def test_each_gate_alone_and_among_others(gate: Gate, dtype: str) -> None:

@@ -87,4 +87,6 @@ def dumps(circuit: Circuit, version: int = 3) -> str:
         if not isinstance(symbol.call[0], Elementary):
             names = ", ".join(p.name for p in symbol.parameters)
             raise QasmError(f"a gate given by its matrix depends on {names}; bind them first, circuit.bind(...)")
+    if functions is not None and "tanh" in functions.names:
+        raise QasmError("an angle has a tanh, which OpenQASM has not: tanh(x) is 1 - 2/(exp(2*x) + 1)")
     return writers[version](plain).write()

@@ -56,6 +56,8 @@ class Interpreter:
         self._depth = 0
         # Elements of vectors whose inputs come next.
         self._elements: dict[str, Parameter] = {}
+        # All parameters, in the order of their inputs.
+        self._inputs: list[Parameter] = []
         # Gates of an include that the program may still define itself.
         self.replaceable: set[str] = set()
 
@@ -64,7 +66,10 @@ class Interpreter:
         phase = self.frame.total_phase()
         if isinstance(phase, Expression) or phase != 0.0:
             self.circuit.gphase(phase)
-        return self.circuit
+        # The order of the inputs, whatever comes first in the circuit: that of the phase comes last.
+        used = set(self.circuit.parameters)
+        order = [parameter for parameter in self._inputs if parameter in used]
+        return self.circuit if order == list(self.circuit.parameters) else self.circuit.with_order(order)
 
     def execute(self, statement: Statement, frame: Frame) -> None:
         """Run one statement. Raises QasmError."""
@@ -126,10 +131,12 @@ class Interpreter:
                 parameters: Parameter | ParameterVector
                 if length is None:
                     parameters = self._input(name, statement)
+                    self._inputs.append(parameters)
                 else:
                     count = frame.count(length, "the length of an array")
                     self.budget.spend(PARAMETER * count, statement)
                     parameters = ParameterVector(name, count)
+                    self._inputs += parameters
                 frame.names.define(name, parameters, statement)
             case GateDefinition(name=name):
                 if name in frame.gates and name not in self.replaceable:

@@ -29,6 +29,10 @@ __all__ = ["TangentProgram"]
 _STEP = {np.dtype(np.complex64): 2.0**-13, np.dtype(np.complex128): 2.0**-26}
 """The sum of the angles of all added rotations: its square, the error, is below rounding."""
 
+_SMALL = 2.0**-80
+"""What tangents are multiplied by where the angles of added rotations are looked at: those are proportional to the
+tangents, but known modulo 4 pi."""
+
 
 class TangentProgram:
     """Derivatives of a program along tangents of its parameters.
@@ -131,11 +135,13 @@ class TangentProgram:
         values, changes = np.broadcast_arrays(values, changes) if self._count else _widest(values, changes)
         largest = np.abs(changes).max(axis=1, initial=0.0)
         largest[largest == 0] = 1.0
-        theta = np.concatenate([values, changes / largest[:, None]], axis=1)
+        theta = np.concatenate([values, changes / largest[:, None] * _SMALL], axis=1)
         angles = self.runner.affine.rows(self.runner.source.extended(theta))[:, self._slots]
         total = np.abs(angles).sum(axis=1)
-        total[total == 0] = 1.0
+        total[total == 0] = _SMALL
         step = _STEP[self.runner.dtype] / total
+        # Of the tangents as they are given, not of the small ones.
+        largest = largest / _SMALL
         theta[:, self._count :] *= step[:, None]
         return theta, step / largest, batched or several
 

@@ -144,8 +144,7 @@ def _scaled(values: Any, factors: NDArray[np.float64]) -> Any:
 def _lifted(output: Output, n: int, dtype: np.dtype[Any]) -> tuple[list[Output], list[Output]]:
     """The outputs of the tangent program that give the value, and those that give its change."""
     if isinstance(output, Expectation | Variance):
-        observable = as_hermitian_sum(output.observable, n)
-        sums = [(observable @ observable).simplify(), observable] if isinstance(output, Variance) else [observable]
+        sums = output.moments(n) if isinstance(output, Variance) else [as_hermitian_sum(output.observable, n)]
         return [Expectation(one) for one in sums], [Expectation(_with_x(one, n)) for one in sums]
     if isinstance(output, Probabilities):
         qubits = checks.checked_qubits(output.qubits, n)
