@@ -136,7 +136,9 @@ class QuantumLayer(Module):
         self._dtype = np.dtype(real)
         self.weights: Parameter | None = None
         if division.num_weights:
-            values = _start(division.num_weights, initial, seed, self._dtype)
+            # With weights that are given, a seed is that of the outcomes.
+            of_weights = seed if shots is None or initial is None else None
+            values = _start(division.num_weights, initial, of_weights, self._dtype)
             values = values if everyone is None else everyone.broadcast(values)
             self.weights = Parameter(to_device(values, self.program.device))
             self.weights.keeps_precision = True

@@ -100,6 +100,10 @@ def test_shots_give_noisy_outputs_and_gradients_around_the_exact_ones() -> None:
         gradients.append((given.grad.data, made.weights.grad.data))
     np.testing.assert_allclose(gradients[1][0], gradients[0][0], atol=0.08)
     np.testing.assert_allclose(gradients[1][1], gradients[0][1], atol=0.15)
+    # The same seed, the same outcomes, also of weights that are given.
+    first, second, other = (layer(["Z0", "Z2"], shots=50, seed=seed)(X).data for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
     with pytest.raises(ValueError, match=r"shots= estimates expectation values and probabilities; .* is neither"):
         layer(qd.Variance("Z0"), shots=10)
 
