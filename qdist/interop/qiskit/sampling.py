@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qdist.circuit import Circuit
 from qdist.circuit.instruction import Instruction
+from qdist.circuit.measurements import split_final_measurements
 from qdist.state.statevector import StateVector
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Sampling:
     """
 
     def __init__(self, programs: Programs, circuit: Circuit) -> None:
-        kept, self._finals = _divided(circuit)
+        kept, self._finals = split_final_measurements(list(circuit))
         self.measures = any(instruction.gate.kind == "measure" for instruction in circuit)
         self._num_clbits, self._is_random = circuit.num_clbits, _is_random(kept)
         self._rest, self._programs = circuit.with_instructions(kept), programs
@@ -111,29 +112,6 @@ def _between(weights: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDAr
 def own_choice(state: StateVector, qubits: Sequence[int], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The samples of ``StateVector.sample``."""
     return state.sample(shots, rng, qubits)
-
-
-def _divided(circuit: Circuit) -> tuple[list[Instruction], dict[int, int]]:
-    """The instructions without the last measurements, and {classical bit: qubit} of those."""
-    kept: list[Instruction] = []
-    finals: dict[int, int] = {}
-    touched: set[int] = set()
-    written: set[int] = set()
-    for instruction in reversed(list(circuit)):
-        gate, qubits, _, clbits, condition = instruction
-        if gate.kind == "barrier":
-            kept.append(instruction)
-            continue
-        if gate.kind == "measure" and not condition and qubits[0] not in touched and clbits[0] not in written:
-            finals[clbits[0]] = qubits[0]
-            written.add(clbits[0])
-            continue
-        if gate.kind == "measure" and not condition and clbits[0] in finals and qubits[0] not in touched:
-            continue  # A later measurement has the bit, and this one changes nothing that is read.
-        touched.update(qubits)
-        written.update(clbits, (bit for test in condition for bit in test.clbits))
-        kept.append(instruction)
-    return kept[::-1], finals
 
 
 def _is_random(kept: Sequence[Instruction]) -> bool:

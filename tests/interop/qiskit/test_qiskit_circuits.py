@@ -7,16 +7,27 @@ pytest.importorskip("qiskit")
 
 from qiskit import transpile
 from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
-from qiskit.circuit.classical import expr
+from qiskit.circuit.classical import expr, types
 from qiskit.circuit.library import (
+    CUGate,
     DiagonalGate,
+    GlobalPhaseGate,
+    HalfAdderGate,
+    HGate,
+    MCMTGate,
     MCPhaseGate,
+    MCXGate,
+    ModularAdderGate,
     PauliEvolutionGate,
     PauliGate,
     PermutationGate,
     QFTGate,
+    RXGate,
     StatePreparation,
     UnitaryGate,
+    XGate,
+    YGate,
+    ZGate,
     get_standard_gate_name_mapping,
 )
 from qiskit.circuit.random import random_circuit
@@ -26,6 +37,7 @@ from qiskit.transpiler import CouplingMap
 
 import qdist as qd
 from qdist.circuit import CircuitError
+from qdist.circuit.gates import diagonal_gate, unitary_gate
 from qdist.interop.qiskit import from_qiskit, to_qiskit
 from qdist.interop.qiskit.conversion.reading import Reader
 from qdist.state import reference
@@ -33,6 +45,8 @@ from qdist.state import reference
 GATES = {
     name: gate for name, gate in get_standard_gate_name_mapping().items() if name not in ("measure", "reset", "delay")
 }
+
+MCMT_BASES = [XGate(), YGate(), ZGate(), HGate(), RXGate(0.3)]
 
 
 def check(circuit):
@@ -80,6 +94,75 @@ def test_gates_of_the_library_with_data():
     check(circuit)
 
 
+@pytest.mark.parametrize("state", [0, 1])
+def test_the_controlled_u_of_four_angles_in_all_its_forms(state):
+    gate = CUGate(0.3, -0.4, 1.5, 0.6, ctrl_state=state)
+    forms = [gate, gate.inverse(), gate.to_mutable(), gate.power(2, annotated=True), gate.inverse().to_mutable()]
+    forms += [gate.control(1, ctrl_state=other, annotated=kind) for other in (0, 1) for kind in (False, True)]
+    for form in forms:
+        circuit = QuantumCircuit(4)
+        circuit.append(form, [3, 0, 2][: form.num_qubits])
+        ours = check(circuit)
+        assert len(ours) <= 2, "not taken apart"
+    angles = ParameterVector("t", 4)
+    circuit = QuantumCircuit(2)
+    circuit.append(CUGate(*angles, ctrl_state=state), [1, 0])
+    bound = from_qiskit(circuit).bind([0.3, -0.4, 1.5, 0.6])
+    np.testing.assert_allclose(
+        reference.unitary(bound), Operator(circuit.assign_parameters([0.3, -0.4, 1.5, 0.6])).data, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("state", [None, 0, 2])
+def test_controlled_gates_on_more_qubits_than_their_base_gate_has(state):
+    """One base gate for each of several targets, and qubits that are there to help."""
+    gates = [MCMTGate(kind, 2, targets, ctrl_state=state) for kind in MCMT_BASES for targets in (1, 2, 3)]
+    gates += [gate.control(1, ctrl_state=0) for gate in gates[:3]] + [gate.inverse() for gate in gates]
+    gates += [ModularAdderGate(1), ModularAdderGate(2), ModularAdderGate(3), HalfAdderGate(2)]
+    for gate in gates:
+        circuit = QuantumCircuit(gate.num_qubits)
+        circuit.append(gate, np.random.default_rng(5).permutation(gate.num_qubits).tolist())
+        check(circuit)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("mode", "controls"), [("v-chain", 3), ("v-chain", 4), ("recursion", 5)])
+def test_controlled_gates_with_ancillas(mode, controls):
+    """They undo what they do to ancillas, which begin with |0>."""
+    ancillas = MCXGate.get_num_ancilla_qubits(controls, mode)
+    circuit = QuantumCircuit(controls + 1 + ancillas)
+    for qubit in range(controls + 1):
+        circuit.ry(0.4 + 0.3 * qubit, qubit)
+    expected = circuit.copy()
+    expected.append(XGate().control(controls), range(controls + 1))
+    circuit.mcx(list(range(controls)), controls, list(range(controls + 1, circuit.num_qubits)), mode=mode)
+    found = qd.simulate(from_qiskit(circuit), dtype="complex128").amplitudes()
+    np.testing.assert_allclose(found, Statevector(expected).data, atol=1e-10)
+
+
+def test_phases_in_all_their_forms():
+    phase = GlobalPhaseGate(0.4)
+    for gate in (phase, phase.power(0.5), phase.power(-1), phase.power(2), phase.inverse(), phase.power(0.5).inverse()):
+        forms = [gate, gate.power(0.5, annotated=True), gate.power(2, annotated=True)]
+        forms += [gate.control(count, ctrl_state=0) for count in (1, 2)] + [gate.control(2, ctrl_state=2)]
+        forms += [gate.control(2, annotated=True), gate.power(0.3, annotated=True).control(1, annotated=True)]
+        for form in forms:
+            circuit = QuantumCircuit(3)
+            circuit.h(1)
+            circuit.append(form, [2, 0][: form.num_qubits])
+            check(circuit)
+
+
+def test_our_gates_on_no_qubits_become_phases():
+    circuit = qd.Circuit(2)
+    phase = np.exp(0.4j)
+    for gate in (unitary_gate(np.array([[phase]])), diagonal_gate(np.array([phase]))):
+        circuit.append(gate, ())
+        circuit.append(gate.controlled(1, 0), (1,))
+        circuit.append(gate.controlled(2, 1), (1, 0))
+    np.testing.assert_allclose(Operator(to_qiskit(circuit)).data, reference.unitary(circuit), atol=1e-12)
+
+
 @pytest.mark.parametrize("synthesis", [LieTrotter(reps=3), SuzukiTrotter(order=2), LieTrotter()])
 def test_pauli_evolutions(synthesis):
     operator = SparsePauliOp(["XIZ", "YYI", "III", "ZZZ"], [0.3, -0.7, 0.2, 1.1])
@@ -110,6 +193,68 @@ def test_parameters_keep_names_and_vectors_and_affine_expressions():
     assert {one.name for one in back.parameters} == set(values)
     again = back.assign_parameters({one: values[one.name] for one in back.parameters})
     np.testing.assert_allclose(Operator(again).data, found, atol=1e-12)
+
+
+def blocks(a, b):
+    """Gates of two parameters: a plain one, one of a gate in a gate, one with a phase, one that maps parameters."""
+    plain = QuantumCircuit(2)
+    plain.rx(a, 0)
+    plain.crz(2 * b - a, 0, 1)
+    plain.h(1)
+    nested = QuantumCircuit(2)
+    nested.append(plain.to_gate(), [1, 0])
+    nested.ry(b, 0)
+    one = QuantumCircuit(1, global_phase=a)
+    one.rx(b, 0)
+    controlled = QuantumCircuit(2)
+    controlled.append(one.to_gate().control(1, ctrl_state=0), [1, 0])
+    controlled.cp(a * b, 0, 1)
+    mapped = plain.to_gate({a: a - 0.3, b: 2 * b})
+    return [plain.to_gate(), nested.to_gate(), one.to_gate(), controlled.to_gate(), mapped]
+
+
+ASSIGNED = {
+    "values": lambda a, b: [{a: 0.7, b: -1.2}],
+    "one value": lambda a, b: [{b: 0.7}],
+    "scaled": lambda a, b: [{a: 2 * a}],
+    "in another order": lambda a, b: [dict(zip([b, a], ParameterVector("c", 2)))],
+    "to one": lambda a, b: [{a: 3 * b}],
+    "in steps": lambda a, b: [{a: 2 * a}, {b: a - 1}, {a: 0.3}],
+    "there and back": lambda a, b: [{a: 2 * a}, {a: a / 2}],
+    "nothing": lambda a, b: [],
+}
+
+
+@pytest.mark.parametrize("steps", ASSIGNED)
+@pytest.mark.parametrize("block", range(5))
+def test_parameters_of_controlled_gates_are_those_that_were_assigned(block, steps):
+    """Qiskit assigns them to the definition of a controlled gate and not to that of its base gate."""
+    a, b = Parameter("a"), Parameter("b")
+    gate = blocks(a, b)[block]
+    for controls, state in ((1, 1), (1, 0), (2, 1)):
+        controlled = gate.control(controls, ctrl_state=state)
+        qubits = range(controlled.num_qubits)
+        inner, circuit = QuantumCircuit(len(qubits)), QuantumCircuit(len(qubits))
+        inner.append(controlled, qubits)
+        circuit.append(controlled, qubits[::-1])
+        circuit.append(controlled.inverse(), qubits)
+        circuit.append(inner.to_gate(), qubits[::-1])
+        circuit.append(gate.control(controls, annotated=True), qubits)
+        for step in ASSIGNED[steps](a, b):
+            circuit = circuit.assign_parameters({p: value for p, value in step.items() if p in circuit.parameters})
+        ours = from_qiskit(circuit)
+        assert {p.name for p in ours.parameters} == {p.name for p in circuit.parameters}
+        values = dict(zip([p.name for p in circuit.parameters], [0.4, -0.9]))
+        bound = circuit.assign_parameters(values)
+        for one in (ours.bind(values), from_qiskit(bound)):
+            np.testing.assert_allclose(reference.unitary(one), Operator(bound).data, atol=1e-10)
+
+
+def test_controlled_gates_of_whose_parameters_none_was_assigned_stay_few():
+    a, b = Parameter("a"), Parameter("b")
+    circuit = QuantumCircuit(5)
+    circuit.append(blocks(a, b)[0].control(3), range(5))
+    assert len(from_qiskit(circuit)) == 3
 
 
 def test_products_and_functions_of_parameters_become_ours_and_come_back():
@@ -211,6 +356,57 @@ def test_loops_bind_their_parameter():
     np.testing.assert_allclose(
         reference.unitary(from_qiskit(circuit)), Operator.from_label("I").data @ _rx(0.6), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_after_a_loop_its_parameter_stands_for_what_it_did_before(vector):
+    """Loops in loops over the same parameter, which the circuit has as well, before, between and after them."""
+    angle, other = ParameterVector("p", 2) if vector else (Parameter("p"), Parameter("q"))
+    gate = QuantumCircuit(1)
+    gate.rz(angle * 0.5, 0)
+    gate.rx(other, 0)
+
+    def turned(circuit, value, again=other):
+        circuit.rx(value, 0)
+        circuit.append(gate.to_gate({angle: value, other: again}), [0])
+        circuit.append(gate.to_gate({angle: value, other: again}).control(1), [1, 0])
+
+    for before in (False, True):
+        circuit, expected = QuantumCircuit(2), QuantumCircuit(2)
+        innermost, body = QuantumCircuit(2), QuantumCircuit(2)
+        turned(innermost, angle)
+        body.ry(angle, 0)
+        body.for_loop([3, 5], angle, innermost, [0, 1], [])
+        turned(body, angle)
+        if before:
+            turned(circuit, angle)
+            turned(expected, angle)
+        circuit.for_loop([], angle, body, [1, 0], [])
+        circuit.for_loop(range(1, 3), angle, body, [0, 1], [])
+        turned(circuit, angle)
+        for outer in (1, 2):
+            expected.ry(outer, 0)
+            for inner in (3, 5):
+                turned(expected, inner)
+            turned(expected, outer)
+        turned(expected, angle)
+        ours = from_qiskit(circuit)
+        values = dict(zip([one.name for one in expected.parameters], (0.9, -0.4)))
+        np.testing.assert_allclose(
+            reference.unitary(ours.bind(values)), Operator(expected.assign_parameters(values)).data, atol=1e-12
+        )
+
+
+def test_loops_over_a_classical_variable_that_no_test_needs():
+    pytest.importorskip("qiskit", minversion="2.6")
+    expected = QuantumCircuit(1)
+    expected.rx(0.6, 0)
+    variable = expr.Var.new("i", types.Uint(8))
+    body = QuantumCircuit(1, inputs=[variable])
+    body.rx(0.2, 0)
+    circuit = QuantumCircuit(1)
+    circuit.for_loop(range(3), variable, body, [0], [])
+    np.testing.assert_allclose(reference.unitary(from_qiskit(circuit)), Operator(expected).data, atol=1e-12)
 
 
 def _rx(angle):

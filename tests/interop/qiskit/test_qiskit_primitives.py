@@ -11,7 +11,7 @@ from qiskit.primitives import BitArray, StatevectorEstimator, StatevectorSampler
 from qiskit.quantum_info import SparseObservable, SparsePauliOp
 
 import qdist.interop.qiskit.programs as programs
-from qdist.interop.qiskit import Estimator, Sampler
+from qdist.interop.qiskit import Backend, Estimator, Sampler
 from qdist.program.rows import RowProgram
 
 
@@ -107,6 +107,38 @@ def test_circuits_that_were_changed_are_read_again():
     assert float(found) == pytest.approx(-np.sin(0.3 + 1e-9), abs=1e-12)
     circuit.x(0)
     assert estimator.run([(circuit, "Z")]).result()[0].data.evs == pytest.approx(-np.cos(0.3))
+
+
+def test_circuits_that_got_bits_are_read_again():
+    """Qiskit's own comparison of instructions says nothing of bits that none of them is on."""
+    sampler, backend, estimator = Sampler(seed=1), Backend(), Estimator()
+    circuit = QuantumCircuit(QuantumRegister(1), ClassicalRegister(1, "first"))
+    circuit.x(0)
+    circuit.measure(0, 0)
+    for size in (1, 2, 3):
+        data = sampler.run([circuit], shots=5).result()[0].data
+        expected = StatevectorSampler(seed=1).run([circuit], shots=5).result()[0].data
+        assert {name: one.get_counts() for name, one in data.items()} == {
+            name: one.get_counts() for name, one in expected.items()
+        }
+        result = backend.run(circuit, shots=5, statevector=True).result()
+        assert result.get_counts() == {" ".join(["00"] * (len(circuit.cregs) - 1) + ["1"]): 5}
+        assert len(result.get_statevector()) == 1 << circuit.num_qubits
+        body = circuit.remove_final_measurements(inplace=False)
+        for observable in ("Z" * circuit.num_qubits, "I" * (circuit.num_qubits - 1) + "Z"):
+            assert estimator.run([(body, observable)]).result()[0].data.evs == pytest.approx(-1)
+            assert estimator.run([(circuit, observable)]).result()[0].data.evs == pytest.approx(-1)
+        circuit.add_register(ClassicalRegister(2, f"bits {size}"))
+        circuit.add_register(QuantumRegister(size, f"qubits {size}"))
+
+
+def test_circuits_without_bits_that_got_some_are_read_again():
+    sampler, circuit = Sampler(), QuantumCircuit(2)
+    circuit.h(0)
+    with pytest.warns(UserWarning, match="no output classical registers"):
+        sampler.run([circuit]).result()
+    circuit.add_register(ClassicalRegister(2, "c"))
+    assert sampler.run([circuit], shots=7).result()[0].data.c.get_counts() == {"00": 7}
 
 
 def test_idle_qubits_of_a_device_take_no_memory():
@@ -206,3 +238,22 @@ def test_circuits_that_measure_and_branch_in_their_middle():
     joined = list(zip(data.first.get_bitstrings(), data.rest.get_bitstrings()))
     assert set(joined) == {("0", "10"), ("1", "01")}
     assert 120 < sum(first == "1" for first, _ in joined) < 280
+
+
+@pytest.mark.parametrize("meaning", [{"a": 0.7}, {"a": "2a"}, {"a": "b"}, {"a": "c", "b": "a"}])
+def test_values_of_controlled_gates_whose_parameters_were_assigned(meaning):
+    a, b = Parameter("a"), Parameter("b")
+    inner = QuantumCircuit(2)
+    inner.rx(a, 0)
+    inner.rzz(2 * a + b, 0, 1)
+    inner.h(1)
+    circuit = QuantumCircuit(4)
+    circuit.h(range(4))
+    circuit.rx(0.3, 1)
+    for state in (0, 1, 3):
+        circuit.append(inner.to_gate().control(2, ctrl_state=state), [state, *(q for q in range(4) if q != state)])
+    symbols = {"a": a, "b": b, "c": Parameter("c"), "2a": 2 * a}
+    circuit = circuit.assign_parameters({symbols[one]: symbols.get(other, other) for one, other in meaning.items()})
+    pub = (circuit, ["ZZXZ", "XIIY"], np.random.default_rng(1).uniform(-2, 2, circuit.num_parameters))
+    expected = StatevectorEstimator().run([pub]).result()[0].data.evs
+    np.testing.assert_allclose(Estimator().run([pub]).result()[0].data.evs, expected, atol=1e-10)

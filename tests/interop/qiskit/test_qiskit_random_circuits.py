@@ -1,5 +1,7 @@
 """Random circuits of Qiskit's generator, with all its gates and with conditions, against quantum_info and Aer."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,43 @@ def test_nested_control_flow_gives_the_counts_of_aer(seed):
     for one in (circuit, to_qiskit(from_qiskit(circuit), like=circuit)):
         ours = Backend(device="cpu").run(one, shots=SHOTS, seed_simulator=2).result().get_counts()
         assert distance(ours, theirs) < 0.09
+
+
+def reusing(seed):
+    """Few classical bits, each measured into, tested and measured into again, also under conditions."""
+    rng = np.random.default_rng(seed)
+    circuit = QuantumCircuit(QuantumRegister(4, "q"), ClassicalRegister(2, "c"))
+    for qubit in range(4):
+        circuit.ry(rng.uniform(0.5, 2.5), qubit)
+
+    def measure():
+        circuit.measure(int(rng.integers(4)), int(rng.integers(2)))
+
+    for _ in range(6):
+        chosen, test = rng.integers(5), (circuit.clbits[int(rng.integers(2))], int(rng.integers(2)))
+        if chosen < 2:
+            measure()
+        elif chosen < 4:
+            with circuit.if_test(test):
+                circuit.x(int(rng.integers(4)))
+        else:
+            with circuit.if_test(test):
+                measure()
+    measure()
+    measure()
+    return circuit
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bits_that_are_tested_and_measured_into_again_give_the_counts_of_aer(seed):
+    circuit = reusing(seed)
+    # Aer fails where a qubit is only used under a condition and never measured.
+    longer = circuit.copy()
+    longer.measure_all()
+    theirs = Counter()
+    for key, count in AerSimulator(seed_simulator=1).run(longer, shots=SHOTS).result().get_counts().items():
+        theirs[key.split()[1]] += count
+    ours = Backend(device="cpu").run(circuit, shots=SHOTS, seed_simulator=2).result().get_counts()
+    assert distance(ours, theirs) < 0.06
+    sampled = Sampler(seed=3, device="cpu").run([circuit], shots=SHOTS).result()[0].data.c.get_counts()
+    assert distance(sampled, theirs) < 0.06

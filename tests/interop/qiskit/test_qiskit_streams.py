@@ -10,6 +10,7 @@ from qiskit.circuit import ClassicalRegister, Parameter, QuantumCircuit, Quantum
 from qiskit.primitives import StatevectorEstimator
 
 from qdist.interop.qiskit import Estimator, Sampler
+from qdist.interop.qiskit.trajectory import Trajectory
 from qdist.program.program import Program
 
 
@@ -106,3 +107,29 @@ def test_control_flow_without_a_measurement_has_nothing_to_sample():
         circuit.h(0)
     with pytest.raises(QiskitError, match="measures nothing"):
         Sampler().run([circuit]).result()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_bit_that_is_tested_and_then_measured_into_again_keeps_its_first_outcome_until_then(value):
+    """The second qubit is turned where the first outcome says so, and only its outcome is left."""
+    angle = 0.9
+    circuit = QuantumCircuit(QuantumRegister(2), ClassicalRegister(1, "c"))
+    circuit.ry(angle, 0)
+    circuit.measure(0, 0)
+    with circuit.if_test((circuit.clbits[0], value)):
+        circuit.x(1)
+    circuit.measure(1, 0)
+    one = np.sin(angle / 2) ** 2
+    counts = Sampler(seed=6, device="cpu").run([circuit], shots=4000).result()[0].data.c.get_counts()
+    assert abs(counts["1"] / 4000 - (one if value else 1 - one)) < 0.04
+
+
+def test_outcomes_that_nothing_reads_are_not_drawn(monkeypatch):
+    """A bit that is measured into again before anything tests it: one run serves all shots."""
+    circuit = QuantumCircuit(QuantumRegister(2), ClassicalRegister(1, "c"))
+    circuit.h(0)
+    circuit.measure(0, 0)
+    circuit.x(1)
+    circuit.measure(1, 0)
+    monkeypatch.setattr(Trajectory, "leaves", lambda *args: pytest.fail("a tree of runs"))
+    assert Sampler(device="cpu").run([circuit], shots=50).result()[0].data.c.get_counts() == {"1": 50}

@@ -39,7 +39,7 @@ class Angles:
         return self._number(value)
 
     def put(self, parameter: Any, value: Angle) -> None:
-        """From now on the parameter stands for a value: that of a loop's pass."""
+        """From now on the parameter stands for a value: that of a loop's pass, or after the loop what it was before."""
         self._made[parameter] = value
 
     @staticmethod

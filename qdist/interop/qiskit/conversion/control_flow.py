@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qiskit.circuit import Clbit, ForLoopOp, IfElseOp, SwitchCaseOp
+from qiskit.circuit import Clbit, ForLoopOp, IfElseOp, Parameter, SwitchCaseOp
 from qiskit.circuit.classical import expr
 from qiskit.circuit.controlflow import CASE_DEFAULT
 
@@ -47,10 +47,16 @@ def read(
             _block(reader, block, qubits, clbits, condition, tests, last=k == len(cases) - 1)
     elif isinstance(operation, ForLoopOp):
         indices, parameter, body = operation.params
+        # Qiskit may have a classical variable instead, which no angle depends on.
+        bound = isinstance(parameter, Parameter)
+        # The circuit, or a loop around this one, may have the same parameter.
+        outside = reader.angles(parameter) if bound else 0.0
         for index in indices:
-            if parameter is not None:
+            if bound:
                 reader.angles.put(parameter, float(index))
             _block(reader, body, qubits, clbits, condition, [])
+        if bound:
+            reader.angles.put(parameter, outside)
     elif operation.name == "box":
         _block(reader, operation.blocks[0], qubits, clbits, condition, [])
     else:

@@ -16,7 +16,8 @@ from qiskit.circuit import (
     InverseModifier,
     QuantumCircuit,
 )
-from qiskit.circuit.library import Initialize, PauliEvolutionGate, PermutationGate, UnitaryGate
+from qiskit.circuit import Parameter as QiskitParameter
+from qiskit.circuit.library import CUGate, Initialize, PauliEvolutionGate, PermutationGate, UnitaryGate
 
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import Gate
@@ -136,11 +137,9 @@ class Reader:
         if isinstance(operation, AnnotatedOperation):
             return self._annotated(operation, qubits)
         if isinstance(operation, ControlledGate):
-            count = operation.num_ctrl_qubits
-            inner = self.parts(operation.base_gate, qubits[count:])
-            return [_controlled(part, qubits[:count], operation.ctrl_state) for part in inner]
+            return self._under_controls(operation, qubits)
         if isinstance(operation, UnitaryGate):
-            return [(unitary_gate(np.asarray(operation.params[0])), qubits, ())]
+            return [_unitary(np.asarray(operation.params[0]), qubits)]
         if isinstance(operation, PermutationGate):
             return [(permutation_gate(_permutation(operation)), qubits, ())]
         if operation.name == "diagonal":
@@ -158,6 +157,18 @@ class Reader:
                 ]
         return self._defined(operation, qubits)
 
+    def _under_controls(self, operation: Any, qubits: tuple[int, ...]) -> list[Any]:
+        count, base = operation.num_ctrl_qubits, operation.base_gate
+        if isinstance(operation, CUGate):
+            # Its base gate lacks the fourth angle.
+            inner = [(GATES["cu"].base, qubits[count:], tuple([self.angles(param) for param in operation.params]))]
+        elif len(qubits) != count + base.num_qubits or _is_outdated(base):
+            # With more qubits the base gate is applied to several targets, or some are there to help.
+            return self._defined(operation, qubits)
+        else:
+            inner = self.parts(base, qubits[count:])
+        return [_controlled(part, qubits[:count], operation.ctrl_state) for part in inner]
+
     def _annotated(self, operation: Any, qubits: tuple[int, ...]) -> list[Any]:
         count = operation.num_qubits - operation.base_op.num_qubits
         controls, found = list(qubits[:count]), self.parts(operation.base_op, qubits[count:])
@@ -174,13 +185,13 @@ class Reader:
                 base = found if times >= 0 else [_inverse(part) for part in reversed(found)]
                 found = base * abs(times)
             else:
-                return [(unitary_gate(_matrix(operation)), qubits, ())]
+                return [_unitary(_matrix(operation), qubits)]
         return found
 
     def _defined(self, operation: Any, qubits: tuple[int, ...]) -> list[Any]:
         definition = getattr(operation, "definition", None)
         if definition is None:
-            return [(unitary_gate(_matrix(operation)), qubits, ())]
+            return [_unitary(_matrix(operation), qubits)]
         inner = Circuit(definition.num_qubits)
         Reader(inner, self.angles).read(definition, range(definition.num_qubits), (), ())
         for instruction in inner:
@@ -205,6 +216,26 @@ def _standard(name: str, angles: int) -> Gate | None:
     # Qiskit's cu is a controlled u with a fourth angle, the phase.
     gate = GATES["cu"].base if own == "u" and angles == 4 else GATES[own]
     return gate if gate.num_params == angles else None
+
+
+def _is_outdated(gate: Any) -> bool:
+    """Whether a base gate's definition may have parameters for which others, or values, were assigned.
+
+    Qiskit assigns them in the definition of the controlled gate and in ``params``, which it shares with its base gate,
+    but not in the base gate's definition. (One that was not asked for yet will be made from ``params``.)
+    """
+    definition = getattr(gate, "_definition", None)
+    if definition is None or not definition.num_parameters or _in_table(gate) is not None:
+        return False
+    params = list(gate.params)
+    return not all(isinstance(param, QiskitParameter) for param in params) or params != list(definition.parameters)
+
+
+def _unitary(matrix: np.ndarray, qubits: tuple[int, ...]) -> Any:
+    """A matrix as a gate; that of no qubits is a phase."""
+    if qubits:
+        return unitary_gate(matrix), qubits, ()
+    return GATES["gphase"], (), (float(np.angle(matrix.item())),)
 
 
 def _controlled(part: Any, controls: tuple[int, ...], state: int | None) -> Any:

@@ -88,8 +88,8 @@ def _append(
         result.barrier(*qubits)
     elif gate.kind == "initialize":
         result.append(Initialize(_state(gate)), qubits)
-    elif gate.name == "gphase":
-        result.append(_STANDARD["gphase"](*angles), [])
+    elif not qubits:
+        result.append(_STANDARD["gphase"](_phase(gate, angles)), [])
     else:
         result.append(_operation(gate, angles), qubits)
 
@@ -100,9 +100,9 @@ def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
         return kind(*angles)
     if gate.num_controls:
         state = gate.ctrl_state
-        if gate.base.name == "gphase":
+        if not gate.base.num_qubits:
             # A controlled phase is the phase gate of one of its controls under the others; that one has to be 1.
-            return _controlled_phase(gate.num_controls, state, angles[0])
+            return _controlled_phase(gate.num_controls, state, _phase(gate.base, angles))
         return _operation(gate.base, angles).control(gate.num_controls, ctrl_state=state)
     if gate.name == "iswapdg":
         return _Iswap().inverse()
@@ -113,6 +113,11 @@ def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
     if gate.is_diagonal:
         return DiagonalGate(list(gate.diagonal(*angles)))
     return UnitaryGate(gate.matrix(*angles), label=gate.name)
+
+
+def _phase(gate: Gate, angles: Sequence[Any]) -> Any:
+    """The angle of a gate on no qubits."""
+    return angles[0] if gate.name == "gphase" else float(np.angle(gate.matrix(*angles).item()))
 
 
 def _controlled_phase(count: int, state: int, angle: Any) -> Any:
