@@ -400,7 +400,7 @@ def register_controlled(name: str, base: Gate, num_controls: int = 1, **facts: A
 def _control(base: Gate, num_controls: int, ctrl_state: int) -> Gate:
     if num_controls == 0:
         return base
-    if base.num_qubits == 0 and ctrl_state >> (num_controls - 1):
+    if base is NAMED["gphase"] and ctrl_state >> (num_controls - 1):
         # A phase on the condition that a qubit is 1 is the phase gate on that qubit.
         return _control(NAMED["p"], num_controls - 1, ctrl_state ^ 1 << (num_controls - 1))
     key = (base, num_controls, ctrl_state)

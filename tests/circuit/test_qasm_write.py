@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from qdist.circuit import (
     GATES,
     Circuit,
     Condition,
+    Gate,
     Parameter,
     ParameterVector,
     diagonal_gate,
@@ -23,6 +25,7 @@ from qdist.circuit import (
 )
 from qdist.circuit.qasm import QasmError
 from qdist.circuit.qasm.angles import number_text
+from qdist.program.program import simulate
 from qdist.state import reference
 
 VERSIONS = [2, 3]
@@ -350,3 +353,20 @@ def test_numbers_read_back_exactly(value: float):
 )
 def test_numbers_are_fractions_of_pi_only_where_exact(value: float, text: str):
     assert number_text(value) == text
+
+
+@pytest.mark.parametrize("make", [unitary_gate, diagonal_gate], ids=["unitary", "diagonal"])
+@pytest.mark.parametrize("controls", [0, 1, 2])
+def test_a_matrix_on_no_qubits_is_a_phase(controls: int, make: Callable[[np.ndarray], Gate]) -> None:
+    number = np.exp(0.4j)
+    gate = make(np.array([[number]]) if make is unitary_gate else np.array([number]))
+    for state in range(1 << controls):
+        circuit = Circuit(3).h(range(3))
+        circuit.append(gate.controlled(controls, state) if controls else gate, range(controls)).rx(0.3, 0)
+        phases = [number if index & (1 << controls) - 1 == state else 1 for index in range(8)]
+        want = Circuit(3).rx(0.3, 0).to_matrix() @ np.diag(phases) @ Circuit(3).h(range(3)).to_matrix()
+        np.testing.assert_allclose(circuit.to_matrix(), want, atol=1e-14)
+        np.testing.assert_allclose(simulate(circuit, dtype="complex128").amplitudes(), want[:, 0], atol=1e-14)
+        for version in (2, 3):
+            again = Circuit.from_qasm(circuit.to_qasm(version))
+            np.testing.assert_allclose(again.to_matrix(), want, atol=1e-14)

@@ -6,6 +6,7 @@ those again and gives back the gate of the table, so circuits of table gates sur
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Iterable, Sequence
 from unicodedata import category
 
@@ -88,6 +89,12 @@ class Writer:
 
     def call(self, gate: Gate, params: Sequence[Angle], operands: Sequence[str]) -> str:
         """The statement that applies a gate."""
+        if gate.base.num_qubits == 0 and gate.base.data is not None:
+            # A matrix on no qubits is a phase.
+            params = [cmath.phase(gate.base.matrix().item())]
+            gate = (
+                GATES["gphase"].controlled(gate.num_controls, gate.ctrl_state) if gate.num_controls else GATES["gphase"]
+            )
         name = self.gate_name(gate) or self.define(gate)
         return _call_text(name, params, operands)
 
