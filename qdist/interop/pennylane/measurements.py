@@ -25,6 +25,7 @@ from qdist.state.outputs import Expectation, Output, Probabilities, State
 from qdist.state.statevector import StateVector
 
 from . import observables
+from .outputs import StateOfNoWires
 from .tapes import Compiler
 
 __all__ = ["numeric", "on_positions", "output_of", "qubits_of", "read", "wire_order"]
@@ -61,7 +62,7 @@ def output_of(mp: MeasurementProcess, place: Mapping[Any, int]) -> Output | None
     if isinstance(mp, ProbabilityMP) and mp.obs is None:
         return Probabilities(qubits_of(mp.wires, place))
     if type(mp) is StateMP and (not mp.wires or list(mp.wires) == list(wire_order(place))):
-        return State()
+        return State() if place else StateOfNoWires()
     return None
 
 

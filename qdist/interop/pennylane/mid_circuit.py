@@ -7,7 +7,7 @@ outcomes that no shot has are left out. So the results are those of single shots
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,11 @@ from .sampling import sample_state, sampled
 from .tapes import Compiler, places
 
 __all__ = ["has_branches", "run"]
+
+_LEAST = 1e-12
+"""What is less likely is what rounding has left of an outcome that cannot be."""
+_MOST_TRIED = 1 << 50
+"""Of so many shots at most some must pass the postselections: as many as a double counts, and the generator draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ def run(tape: QuantumScript, compiler: Compiler, wires: Any, rng: Any, postselec
     of_outcomes = [mp.mv is not None and not deferred for mp in tape.measurements]
     if not tape.shots:
         leaves = list(walk.leaves(None))
+        if not leaves:
+            raise qml.exceptions.DeviceError(_IMPOSSIBLE)
         if deferred:
             results = _read_only(tape.measurements, leaves, place, compiler)
         else:
@@ -72,12 +79,37 @@ class _Walk:
 
     def leaves(self, shots: int | None) -> Iterator[Leaf]:
         """The ends of all paths that have shots or, without shots, a probability."""
-        return self._from(0, None, {}, 1.0 if shots is None else shots)
+        if shots is not None and self.mode == "fill-shots":
+            return self._filled(shots)
+        return self._from(0, None, {}, 1.0 if shots is None else shots, False)
+
+    def _filled(self, shots: int) -> Iterator[Leaf]:
+        """The ends of so many shots, all of which pass every postselection.
+
+        Those who fail are replaced by others from the start, as what was measured before a postselection is not
+        independent of it; those who pass beyond the number asked for are left out at random.
+        """
+        asked = missing = shots
+        while missing:
+            leaves = list(self._from(0, None, {}, asked, True))
+            counts = np.array([leaf.weight for leaf in leaves], np.int64)
+            passed = int(counts.sum())
+            if passed > missing:
+                counts = self.rng.multivariate_hypergeometric(counts, missing, method="marginals")
+            yield from (replace(leaf, weight=int(count)) for leaf, count in zip(leaves, counts) if count)
+            missing -= min(passed, missing)
+            # A little more than what probably does, so that few go again.
+            asked = 1 + int(1.2 * missing * asked / passed) if passed else 16 * asked
+            if missing and asked > _MOST_TRIED:
+                raise qml.exceptions.DeviceError(_IMPOSSIBLE)
 
     def _from(
-        self, start: int, state: StateVector | None, outcomes: dict[MidMeasure, int], weight: float
+        self, start: int, state: StateVector | None, outcomes: dict[MidMeasure, int], weight: float, fills: bool
     ) -> Iterator[Leaf]:
-        """The leaves behind operation number ``start``; the state is this path's own."""
+        """The leaves behind operation number ``start``; the state is this path's own.
+
+        fills: whether all shots take a postselected outcome, as they may as long as there is but this path.
+        """
         pending: list[Operator] = []
         for index in range(start, len(self.ops)):
             op = self.ops[index]
@@ -86,7 +118,7 @@ class _Walk:
                     pending.append(op.base)
             elif isinstance(op, MidMeasure | qml.Projector):
                 state = self._run(pending, state)
-                yield from self._measured(index, op, state, outcomes, weight)
+                yield from self._measured(index, op, state, outcomes, weight, fills)
                 return
             else:
                 pending.append(op)
@@ -98,13 +130,20 @@ class _Walk:
         return self.compiler.applied(ops, self.place, state, state)
 
     def _measured(
-        self, index: int, op: Any, state: StateVector, outcomes: dict[MidMeasure, int], weight: float
+        self,
+        index: int,
+        op: Any,
+        state: StateVector,
+        outcomes: dict[MidMeasure, int],
+        weight: float,
+        fills: bool,
     ) -> Iterator[Leaf]:
         qubits = qubits_of(op.wires, self.place)
         chances = state.probabilities(qubits)
         chances = chances / chances.sum()
         wanted = _wanted(op)
-        weights = self._divided(weight, chances, wanted)
+        weights = self._divided(weight, chances, wanted, fills)
+        fills = fills and (wanted is not None or np.count_nonzero(chances > _LEAST) == 1)
         taken = [outcome for outcome, one in enumerate(weights) if one > 0]
         for outcome in taken:
             branch = state if outcome == taken[-1] else state.copy()
@@ -112,15 +151,23 @@ class _Walk:
             if isinstance(op, MidMeasure) and op.reset and outcome:
                 branch = self._run([qml.PauliX(op.wires)], branch)
             known = {**outcomes, op: outcome} if isinstance(op, MidMeasure) else outcomes
-            yield from self._from(index + 1, branch, known, weights[outcome])
+            yield from self._from(index + 1, branch, known, weights[outcome], fills)
 
-    def _divided(self, weight: float, chances: NDArray[Any], wanted: int | None) -> NDArray[Any]:
+    def _divided(self, weight: float, chances: NDArray[Any], wanted: int | None, fills: bool) -> NDArray[Any]:
         """The shots, or the probability, of each outcome."""
-        exact = isinstance(weight, float)
-        if wanted is not None and self.mode == "fill-shots" and not exact and chances[wanted] > 1e-12:
-            return np.where(np.arange(len(chances)) == wanted, weight, 0)
-        shares = weight * np.where(chances > 1e-14, chances, 0) if exact else self.rng.multinomial(weight, chances)
+        if isinstance(weight, float):
+            shares = weight * np.where(chances > 1e-14, chances, 0)
+        elif wanted is not None and fills:
+            if chances[wanted] <= _LEAST:
+                raise qml.exceptions.DeviceError(_IMPOSSIBLE)
+            shares = np.full(len(chances), weight)
+        else:
+            likely = np.where(chances > _LEAST, chances, 0)
+            shares = self.rng.multinomial(weight, likely / likely.sum())
         return shares if wanted is None else np.where(np.arange(len(chances)) == wanted, shares, 0)
+
+
+_IMPOSSIBLE = "postselection on outcomes of probability 0 leaves no state: no run of the circuit has them"
 
 
 def _wanted(op: Any) -> int | None:
@@ -143,6 +190,8 @@ def _sampled(
     """The results of one part of a shot vector: of the shots that are left after postselection."""
     counts = np.array([int(leaf.weight) for leaf in leaves], np.int64)
     total = int(counts.sum())
+    if not total:
+        _check_empty(measurements, asked)
     order = rng.permutation(total)
     own = [k for k, one in enumerate(of_outcomes) if not one]
 
@@ -168,6 +217,16 @@ def _sampled(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _check_empty(measurements: Sequence[MeasurementProcess], asked: int) -> None:
+    """Raises DeviceError where no shot is left and a measurement is a mean over them."""
+    for mp in measurements:
+        if not isinstance(mp, qml.measurements.SampleMP | qml.measurements.CountsMP):
+            raise qml.exceptions.DeviceError(
+                f"{mp} has no value: none of {asked} shots has the postselected outcomes, whose probability is small "
+                "or 0. Take more shots, or postselect_mode='fill-shots'"
+            )
+
+
 def _padded(mp: MeasurementProcess, result: Any, asked: int) -> Any:
     """Samples filled up to the number of shots asked for with the integer that PennyLane marks invalid ones with."""
     if not isinstance(mp, qml.measurements.SampleMP) or len(result) == asked:
@@ -187,8 +246,6 @@ def _read_only(
     measurements: Sequence[MeasurementProcess], leaves: Sequence[Leaf], place: Mapping[Any, int], compiler: Compiler
 ) -> list[Any]:
     """The values in the only state there is: that which projectors leave."""
-    if not leaves:
-        raise qml.exceptions.DeviceError("postselection on an outcome of probability 0 leaves no state")
     outputs = [output_of(mp, place) for mp in measurements]
     return read(measurements, outputs, leaves[0].state, place, compiler)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import reduce
 from operator import add, matmul
 from typing import Any, TypeAlias
@@ -29,7 +29,12 @@ _MOST_DENSE = 5
 _MOST_PROJECTED = 10
 """A projector on a basis state of k qubits is a sum of 2^k."""
 
-_sums: Recent[tuple[Any, PauliSum | None]] = Recent(64)
+_Kept: TypeAlias = Recent[tuple[Any, PauliSum | None]]
+
+_sums: _Kept = Recent(64)
+"""Observables that were measured: their Hermitian parts."""
+_operands: _Kept = Recent(64)
+"""What scalars multiply: all of it, as i times what is not Hermitian, such as a commutator, may be."""
 
 
 def expectation(observable: Operator, place: Place) -> Output:
@@ -49,15 +54,30 @@ def pauli_sum(observable: Operator, place: Place) -> PauliSum | None:
 
     Of an operator that is not Hermitian it is the Hermitian part, whose expectation value is the real part of its own.
     """
+    return _found(_sums, observable, place, _hermitian_part)
+
+
+def _found(
+    kept: _Kept, observable: Operator, place: Place, made: Callable[[Operator, Place], PauliSum | None]
+) -> PauliSum | None:
+    """What is made of an observable, found again as long as the observable lives."""
     key: Hashable = (id(observable), tuple(place.items()))
-    kept = _sums.get(key)
-    if kept is not None and kept[0]() is observable:
-        return kept[1]
-    found = _made(observable, place)
-    if found is not None:
-        found = PauliSum.from_masks(found.x, found.z, found.coefficients.real).simplify(0)
-    _sums.put(key, (weakref.ref(observable), found))
+    last = kept.get(key)
+    if last is not None and last[0]() is observable:
+        return last[1]
+    found = made(observable, place)
+    kept.put(key, (weakref.ref(observable), found))
     return found
+
+
+def _hermitian_part(observable: Operator, place: Place) -> PauliSum | None:
+    found = _made(observable, place)
+    return None if found is None else PauliSum.from_masks(found.x, found.z, found.coefficients.real).simplify(0)
+
+
+def _simplified(observable: Operator, place: Place) -> PauliSum | None:
+    found = _made(observable, place)
+    return None if found is None else found.simplify(0)
 
 
 def _made(observable: Operator, place: Place) -> PauliSum | None:
@@ -65,7 +85,7 @@ def _made(observable: Operator, place: Place) -> PauliSum | None:
         return _of_sentence(observable.pauli_rep, place)
     wires = observable.wires
     if isinstance(observable, SProd):
-        base = pauli_sum(observable.base, place)
+        base = _found(_operands, observable.base, place, _simplified)
         return None if base is None else complex(observable.scalar) * base
     if isinstance(observable, Sum | Prod):
         made = [_made(operand, place) for operand in observable.operands]

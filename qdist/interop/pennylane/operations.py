@@ -19,7 +19,16 @@ from qdist.circuit.gates import diagonal_gate, initialize_gate, unitary_gate
 
 from .gates import FIXED, RULES, Part, controlled, inverse
 
-__all__ = ["all_in_table", "is_amplitudes", "is_native", "num_angles", "parts", "signature", "signatures"]
+__all__ = [
+    "all_in_table",
+    "amplitudes_of",
+    "is_amplitudes",
+    "is_native",
+    "num_angles",
+    "parts",
+    "signature",
+    "signatures",
+]
 
 _BY_MATRIX = (qml.QubitUnitary, qml.BlockEncode, qml.SISWAP)
 """Operations that are matrices, or have one that is shorter than their decomposition."""
@@ -86,7 +95,7 @@ def signature(op: Operator) -> Hashable:
         return Adjoint, signature(op.base)
     if isinstance(op, Controlled):
         return Controlled, op.control_wires.labels, tuple(op.control_values), signature(op.base)
-    data = qml.math.unwrap([op.state_vector()])[0] if isinstance(op, StatePrepBase) else matrix_of(op)
+    data = amplitudes_of(op) if isinstance(op, StatePrepBase) else matrix_of(op)
     digest = hashlib.blake2b(np.ascontiguousarray(data).tobytes(), digest_size=16)
     return kind, op.wires.labels, digest.digest()
 
@@ -108,7 +117,8 @@ def parts(op: Operator, angles: Sequence[Any]) -> list[Part]:
     # The first qubit of our matrices is the lowest bit of the index, PennyLane's first wire is the highest.
     wires = tuple(reversed(op.wires))
     if isinstance(op, StatePrepBase):
-        return [(initialize_gate(_flat_state(op), len(wires)), wires, ())]
+        state = amplitudes_of(op).astype(np.complex128).reshape(-1)
+        return [(initialize_gate(state, len(wires)), wires, ())]
     if kind is qml.DiagonalQubitUnitary:
         return [(diagonal_gate(matrix_of(op)), wires, ())]
     return [(unitary_gate(matrix_of(op)), wires, ())]
@@ -123,6 +133,8 @@ def matrix_of(op: Operator) -> np.ndarray:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(qml.math.unwrap([matrix])[0])
 
 
-def _flat_state(op: StatePrepBase) -> np.ndarray:
-    state = np.asarray(qml.math.unwrap([op.state_vector()])[0], np.complex128)
-    return state.reshape(-1)
+def amplitudes_of(op: StatePrepBase, order: Sequence[Any] | None = None) -> np.ndarray:
+    """The amplitudes that the operation prepares, of its own wires or of all in this order; dense if it has a sparse
+    vector."""
+    state = op.state_vector(wire_order=order)
+    return state.toarray() if hasattr(state, "toarray") else np.asarray(qml.math.unwrap([state])[0])

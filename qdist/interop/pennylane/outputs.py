@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from qdist.state.outputs import Output
+from qdist.state.outputs import Output, State
 from qdist.state.statevector import StateVector
 
-__all__ = ["MatrixExpectation", "MatrixVariance"]
+__all__ = ["MatrixExpectation", "MatrixVariance", "StateOfNoWires"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,22 @@ class MatrixVariance(Output):
     def _centred(self, amplitudes: Any) -> Any:
         product = self.matrix @ amplitudes
         return product - np.vdot(amplitudes, product).real * amplitudes
+
+
+@dataclass(frozen=True)
+class StateOfNoWires(Output):
+    """The one amplitude of a circuit without wires, which runs on a qubit that is 0."""
+
+    dtype = np.complex128
+
+    def shape(self, num_qubits: int) -> tuple[int, ...]:
+        return (1,)
+
+    def value(self, ket: StateVector) -> Any:
+        return ket.amplitudes()[:1]
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        State().pull_back(ket, np.append(cotangent, 0), bra)
 
 
 def _add(bra: StateVector, amplitudes: Any) -> None:

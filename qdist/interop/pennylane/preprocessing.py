@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ from pennylane.transforms.core import CompilePipeline, transform
 
 from . import operations
 from .measurements import on_positions, wire_order
-from .tapes import places
+from .tapes import places, standard_order
 
 __all__ = ["NAME", "pipeline", "supports_adjoint"]
 
@@ -53,6 +54,8 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bo
     if deferred:
         program.add_transform(defer_measurements, allow_postselect=not adjoint)
     accepted = partial(_accepted, allow_mcms=not deferred, adjoint=adjoint)
+    if wires is None:
+        program.add_transform(_name_all_wires_where_none_are_named, accepted=accepted, allow_resets=not deferred)
     program.add_transform(decompose, stopping_condition=accepted, device_wires=wires, name=NAME)
     program.add_transform(device_resolve_dynamic_wires, wires=wires, allow_resets=not deferred)
     program.add_transform(validate_device_wires, wires, name=NAME)
@@ -84,6 +87,31 @@ def _accepted(op: Operator, allow_mcms: bool, adjoint: bool) -> bool:
     if adjoint and operations.num_angles(op) == 0 and any(qml.math.requires_grad(datum) for datum in op.data):
         return False  # A matrix is differentiated through the angles that it is made of.
     return operations.is_native(op)
+
+
+@transform
+def _name_all_wires_where_none_are_named(
+    tape: QuantumScript, accepted: Callable[[Operator], bool], allow_resets: bool
+) -> Any:
+    """Measurements of all wires with those wires in PennyLane's standard order, which is that of operations as large as
+    they come: when all of them are decomposed, others may be first, or some gone."""
+    unnamed = [k for k, mp in enumerate(tape.measurements) if mp.obs is None and mp.mv is None and not mp.wires]
+    if not unnamed:
+        return (tape,), _first
+    if not operations.all_in_table(tape.operations):
+        large = partial(_accepted_or_matrix, accepted=accepted)
+        ((tape,), _) = decompose(tape, stopping_condition=large, name=NAME)
+        ((tape,), _) = device_resolve_dynamic_wires(tape, wires=None, allow_resets=allow_resets)
+    order = qml.wires.Wires(standard_order(tape))
+    named = list(tape.measurements)
+    for k in unnamed:
+        named[k] = copy(named[k])
+        named[k]._wires = order
+    return (tape.copy(measurements=named, trainable_params=tape.trainable_params),), _first
+
+
+def _accepted_or_matrix(op: Operator, accepted: Callable[[Operator], bool]) -> bool:
+    return accepted(op) or op.has_matrix or op.has_sparse_matrix
 
 
 def _is_analytic(mp: MeasurementProcess) -> bool:

@@ -9,13 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import pennylane as qml
 from numpy.typing import NDArray
-from pennylane.measurements import ClassicalShadowMP, MeasurementProcess, ShadowExpvalMP, Shots
+from pennylane.measurements import ClassicalShadowMP, ExpectationMP, MeasurementProcess, ShadowExpvalMP, Shots
 from pennylane.operation import Operator
+from pennylane.ops import CompositeOp, Prod, SProd, Sum, SymbolicOp
 from pennylane.tape import QuantumScript
 
 from qdist.state.statevector import StateVector
 
 from .measurements import wire_order
+from .operations import MOST_MATRIX_WIRES
 from .tapes import Compiler
 
 __all__ = ["Sampler", "merged", "sample_state", "sampled"]
@@ -80,20 +82,20 @@ def merged(rows: Sequence[Any], has_parts: bool, several: bool) -> Any:
 def _groups(measurements: Sequence[MeasurementProcess], shots: Shots) -> tuple[Sequence[QuantumScript], Any]:
     """Scripts of measurements that share a basis, and what makes the results of all of their results.
 
-    Shadows have bases of their own; PennyLane groups the others, the terms of sums included.
+    Some have one of their own; PennyLane groups the others, the terms of sums whose mean is asked for included.
     """
-    shadows = [k for k, mp in enumerate(measurements) if isinstance(mp, ClassicalShadowMP | ShadowExpvalMP)]
-    others = [k for k in range(len(measurements)) if k not in shadows]
+    apart = [k for k, mp in enumerate(measurements) if _is_apart(mp)]
+    others = [k for k in range(len(measurements)) if k not in apart]
     script = QuantumScript([], [measurements[k] for k in others], shots=shots)
     tapes, combine = qml.transforms.split_non_commuting(script) if others else ((), tuple)
-    alone = [QuantumScript([], [measurements[k]], shots=shots) for k in shadows]
+    alone = [QuantumScript([], [measurements[k]], shots=shots) for k in apart]
 
     def combined(results: tuple[Any, ...]) -> Any:
         first = combine(results[: len(tapes)])
-        if not shadows:
+        if not apart:
             return first
         found: list[Any] = [None] * len(measurements)
-        for k, result in zip(shadows, results[len(tapes) :]):
+        for k, result in zip(apart, results[len(tapes) :]):
             found[k] = result
         if shots.has_partitioned_shots:
             return tuple(
@@ -102,6 +104,20 @@ def _groups(measurements: Sequence[MeasurementProcess], shots: Shots) -> tuple[S
         return _placed(found, others, first, None)
 
     return [*tapes, *alone], combined
+
+
+def _is_apart(mp: MeasurementProcess) -> bool:
+    """Whether a measurement has a basis of its own: a shadow, or one of the eigenvalues of a sum, which those of its
+    terms do not tell. PennyLane's groups have neither those nor the identity's, nor zero's."""
+    if isinstance(mp, ClassicalShadowMP | ShadowExpvalMP):
+        return True
+    obs = mp.obs
+    if obs is None or isinstance(mp, ExpectationMP):
+        return False
+    if isinstance(obs, SProd | Prod):
+        obs = obs.simplify()
+    is_zero = obs.pauli_rep is not None and not any(obs.pauli_rep.values())
+    return is_zero or isinstance(obs, Sum | qml.Identity)
 
 
 def _placed(found: Sequence[Any], others: Sequence[int], rest: Any, part: int | None) -> Any:
@@ -118,7 +134,25 @@ def _rotations(measurements: Sequence[MeasurementProcess]) -> list[Operator]:
     with qml.QueuingManager.stop_recording():
         if len(observables) > 1 and all(qml.pauli.is_pauli_word(o) for o in observables):
             return list(qml.pauli.diagonalize_qwc_pauli_words(observables)[0])
+        for observable in observables:
+            _check_diagonalizable(observable)
         return [gate for mp in measurements for gate in mp.diagonalizing_gates()]
+
+
+def _check_diagonalizable(observable: Operator) -> None:
+    """Raises DeviceError where PennyLane would diagonalise a matrix of many wires."""
+    if isinstance(observable, SymbolicOp):
+        _check_diagonalizable(observable.base)
+    elif isinstance(observable, CompositeOp):
+        for part in observable.overlapping_ops:
+            wires = qml.wires.Wires.all_wires([operand.wires for operand in part])
+            if len(part) == 1:
+                _check_diagonalizable(part[0])
+            elif len(wires) > MOST_MATRIX_WIRES:
+                raise qml.exceptions.DeviceError(
+                    f"samples of a sum or product whose terms share {len(wires)} wires take its eigenvalues: of at "
+                    f"most {MOST_MATRIX_WIRES} wires. Measure its terms, or its expectation value"
+                )
 
 
 def _shadows(mp: Any, shots: Shots, order: qml.wires.Wires, amplitudes: NDArray[Any], rng: Any) -> Any:

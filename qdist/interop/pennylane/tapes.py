@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pennylane as qml
 from numpy.typing import NDArray
+from pennylane.measurements import StateMP
 from pennylane.operation import Operator
 from pennylane.tape import QuantumScript
 
@@ -26,7 +27,7 @@ from qdist.state.unplanned import run_unplanned
 
 from . import operations
 
-__all__ = ["Compiler", "TapeProgram", "places"]
+__all__ = ["Compiler", "TapeProgram", "places", "standard_order"]
 
 
 class TapeProgram:
@@ -89,7 +90,7 @@ class TapeProgram:
         """The amplitudes that operations begin with: of all rows of a batch if they have their own. None: all 0."""
         if self.order is None:
             return None
-        amplitudes = np.asarray(qml.math.unwrap([ops[0].state_vector(wire_order=self.order)])[0])
+        amplitudes = operations.amplitudes_of(ops[0], self.order)
         shape = (-1, 1 << len(self.order)) if ops[0].batch_size is not None else (-1,)
         return amplitudes.reshape(shape).astype(self.program.dtype)
 
@@ -194,7 +195,7 @@ class Compiler:
         """The program of a tape's operations, and the qubits of its wires (see ``places``)."""
         structure = _structure(tape.operations)
         # What a tape's wires are, and their order, follows from this; PennyLane would collect them anew for each tape.
-        key = (structure, wires, tuple([mp.wires.labels for mp in tape.measurements]))
+        key = (structure, wires, tuple([(type(mp), mp.wires.labels) for mp in tape.measurements]))
         place = self._places.get(key)
         if place is None:
             place = places(tape, wires)
@@ -250,18 +251,35 @@ class Compiler:
 def places(tape: QuantumScript, wires: qml.wires.Wires | None) -> dict[Any, int]:
     """The qubit of each wire of a tape: the first wire is the highest bit.
 
-    In the order of the device's wires; without those in PennyLane's standard order, which is that of the numbers where
-    wires are 0, 1, 2, ..., and else that of their first use.
+    In the order of the device's wires; without those in that of a measured state that names all wires, or in
+    PennyLane's standard order.
     """
-    used = tape.wires
     if wires is not None:
-        chosen = set(used)
+        chosen = set(tape.wires)
         order = [wire for wire in wires if wire in chosen]
     else:
-        order = list(used)
-        if set(order) == set(range(len(order))):
-            order.sort()
+        order = standard_order(tape)
+        states = [list(mp.wires) for mp in tape.measurements if type(mp) is StateMP and len(mp.wires) == len(order)]
+        order = states[0] if states else order
     return {wire: len(order) - 1 - k for k, wire in enumerate(order)}
+
+
+def standard_order(tape: QuantumScript) -> list[Any]:
+    """A tape's wires as PennyLane orders them: those of operations, then those that are only measured.
+
+    Each in the order of their first use; but in that of the numbers where these, and then those that operations only
+    work on, are 0, 1, 2, ...
+    """
+    acted = dict.fromkeys(wire for op in tape.operations for wire in op.wires)
+    measured = dict.fromkeys(wire for mp in tape.measurements for wire in mp.wires if wire not in acted)
+    used = acted | measured
+    worked = {wire for op in tape.operations for wire in getattr(op, "work_wires", None) or () if wire not in used}
+    first = 0
+    for group in (acted.keys(), measured.keys(), worked):
+        if group != set(range(first, first + len(group))):
+            return list(used)
+        first += len(group)
+    return list(range(len(used)))
 
 
 def _structure(ops: Sequence[Operator]) -> Hashable:

@@ -109,7 +109,7 @@ class _Circuit(torch.autograd.Function):
         rows = front.shape[1]
         if in_dims[1] is not None or weights.ndim == 2:
             weights, _ = _of_each(weights, in_dims[1], size, rows)
-        return run(_folded(front), weights, handle).reshape(size, rows, -1), 0
+        return _unfolded(run(_folded(front), weights, handle), size, rows), 0
 
 
 class _CircuitVjp(torch.autograd.Function):
@@ -138,7 +138,7 @@ class _CircuitVjp(torch.autograd.Function):
         each, shared = _of_each(weights, in_dims[1], size, rows)
         inner = _folded(_front(g, in_dims[2], size))
         first, second = _CircuitVjp.apply(_folded(front), each, inner, handle, by_x, by_weights)  # type: ignore[misc]
-        first = first.reshape(size, rows, -1) if by_x else first.expand(size, 0)
+        first = _unfolded(first, size, rows) if by_x else first.expand(size, 0)
         second = _summed(second, size, rows, shared) if by_weights else second.expand(size, 0)
         return (first, second), (0, 0)
 
@@ -167,7 +167,7 @@ class _CircuitSecond(torch.autograd.Function):
         along, _ = _of_each(dweights, in_dims[4], size, rows)
         inner = [_folded(_front(tensor, dim, size)) for tensor, dim in ((g, in_dims[2]), (dx, in_dims[3]))]
         changes, by_x, by_weights = _CircuitSecond.apply(_folded(front), each, *inner, along, handle)  # type: ignore[misc]
-        parts = changes.reshape(size, rows, -1), by_x.reshape(size, rows, -1), _summed(by_weights, size, rows, shared)
+        parts = _unfolded(changes, size, rows), _unfolded(by_x, size, rows), _summed(by_weights, size, rows, shared)
         return parts, (0, 0, 0)
 
 
@@ -180,7 +180,7 @@ def _of_each(weights: Tensor, dim: int | None, size: int, rows: int) -> tuple[Te
     """Weights for every row of all, and whether rows of one element of the vmapped dimension share them."""
     front = _front(weights, dim, size)
     shared = front.ndim == 2
-    each = front.unsqueeze(1).expand(size, rows, -1) if shared else front
+    each = front.unsqueeze(1).expand(size, rows, front.shape[-1]) if shared else front
     return each.reshape(size * rows, front.shape[-1]), shared
 
 
@@ -188,8 +188,12 @@ def _folded(tensor: Tensor) -> Tensor:
     return tensor.reshape(tensor.shape[0] * tensor.shape[1], *tensor.shape[2:])
 
 
+def _unfolded(tensor: Tensor, size: int, rows: int) -> Tensor:
+    return tensor.reshape(size, rows, tensor.shape[-1])
+
+
 def _summed(by_weights: Tensor, size: int, rows: int, shared: bool) -> Tensor:
-    each = by_weights.reshape(size, rows, -1)
+    each = _unfolded(by_weights, size, rows)
     return each.sum(1) if shared else each
 
 

@@ -6,6 +6,7 @@ with 2.11 it does not, and takes only ``QuantumLayer``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,13 +59,15 @@ def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
     return _complex(_read(_overlap_handle(program, state), params))[..., 0]
 
 
-def _read(handle: str, params: Tensor, ends: tuple[int, ...] = (-1,)) -> Tensor:
-    """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own."""
-    rows = params.reshape(-1, params.shape[-1])
+def _read(handle: str, params: Tensor, ends: tuple[int, ...] | None = None) -> Tensor:
+    """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own, if it is not that of
+    all its numbers."""
+    # Of tensors without elements torch infers no size.
+    rows = params.reshape(math.prod(params.shape[:-1]), params.shape[-1])
     if rows.dtype in (torch.float16, torch.bfloat16):
         rows = rows.float()
     found = run(rows, rows.new_empty(0), handle)
-    return found.reshape((*params.shape[:-1], *ends))
+    return found.reshape((*params.shape[:-1], *(found.shape[1:] if ends is None else ends)))
 
 
 def _complex(parts: Tensor) -> Tensor:

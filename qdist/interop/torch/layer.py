@@ -101,8 +101,10 @@ class QuantumLayer(torch.nn.Module):
         dtype = dtype or torch.promote_types(x.dtype, weights.dtype)
         if dtype in _HALF:
             dtype = torch.float32
-        rows = x.reshape(-1, self.in_features).to(dtype)
-        return run(rows, weights.to(dtype), self._handle).reshape(*x.shape[:-1], -1)
+        # Of tensors without elements torch infers no size.
+        rows = x.reshape(math.prod(x.shape[:-1]), self.in_features).to(dtype)
+        found = run(rows, weights.to(dtype), self._handle)
+        return found.reshape(*x.shape[:-1], found.shape[1])
 
     def extra_repr(self) -> str:
         qubits = self._maps.circuit.num_qubits

@@ -303,3 +303,61 @@ def test_several_cotangents_of_one_tape():
 
 def test_gradients_tell_numpy_that_they_are_many():
     assert np.squeeze(derivatives.Gradients([np.zeros(3), np.zeros(())])).shape == (2,)
+
+
+def test_complex_multiples_that_are_hermitian():
+    matrix = np.array([[0.3, 0.5 - 0.2j], [0.5 + 0.2j, -1]])
+    observables = [
+        -1j * (qml.X(0) @ qml.Y(0) @ qml.Hadamard(1)),
+        1j * qml.commutator(qml.Hadamard(0), qml.Y(0)),
+        qml.s_prod(1j, qml.prod(qml.Hermitian(matrix, 0), qml.Y(0)))
+        + qml.s_prod(-1j, qml.prod(qml.Y(0), qml.Hermitian(matrix, 0))),
+    ]
+    for given in observables:
+        whole = qml.Hermitian(qml.matrix(given, wire_order=[0, 1]), [0, 1])
+
+        def circuit(x, measured):
+            qml.RY(x[0], 0)
+            qml.RX(x[1], 1)
+            qml.CRZ(x[2], [1, 0])
+            qml.RX(x[0], 0)
+            return qml.expval(measured), qml.var(measured)
+
+        x = pnp.array([0.7, 0.3, 1.1])
+        found, expected = (
+            jacobian(device, lambda x, measured=measured: circuit(x, measured), x)
+            for device, measured in ((DEVICE, given), (REFERENCE, whole))
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        assert np.abs(expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("wires", [[2, 0, 1], [1, 2, 5], ["a", 1, "b"]], ids=str)
+@pytest.mark.parametrize("all_acted_on", [False, True])
+def test_all_wires_of_a_device_without_any(wires, all_acted_on):
+    def operations(x):
+        qml.RY(x[0], wires[0])
+        qml.RX(x[1], wires[1])
+        if all_acted_on:
+            qml.QubitSum(wires)
+            qml.RY(x[0] * x[1], wires[2])
+        qml.CNOT(wires[1::-1])
+
+    def probabilities(x):
+        operations(x)
+        return qml.probs(), qml.expval(qml.Z(wires[2])), qml.probs(wires=wires[:2])
+
+    def state(x):
+        operations(x)
+        return qml.state(), qml.expval(qml.Z(wires[2]))
+
+    def fidelity(device):
+        rng = np.random.default_rng(2)
+        other = rng.normal(size=8) + 1j * rng.normal(size=8)
+        node = qml.QNode(state, device)
+        return lambda x: pnp.abs(pnp.sum(other * node(x)[0])) ** 2
+
+    x = pnp.array([0.7, 0.4])
+    pair = QdistQubit(), qml.device("default.qubit")
+    np.testing.assert_allclose(*(jacobian(device, probabilities, x) for device in pair), atol=1e-9)
+    np.testing.assert_allclose(*(qml.grad(fidelity(device))(x) for device in pair), atol=1e-9)

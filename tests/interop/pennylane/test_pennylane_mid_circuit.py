@@ -96,6 +96,91 @@ def test_postselection_discards_shots_or_fills_them():
         assert (found == 1).all()
 
 
+def begun(reset):
+    qml.RY(1.0, 0)
+    qml.RY(0.5, 1)
+    first = qml.measure(0, reset=reset)
+    qml.cond(first, qml.RX)(2.0, 1)
+    qml.measure(1, postselect=1)
+    return first
+
+
+def late(reset):
+    """What was measured first decides how likely the postselected outcome is."""
+    first = begun(reset)
+    return qml.expval(first), qml.probs(wires=0), qml.expval(qml.Z(1))
+
+
+def between(reset):
+    """Postselections before, between and after other measurements, and conditions on several."""
+    qml.RY(0.9, 0)
+    qml.measure(0, postselect=1, reset=reset)
+    qml.RY(1.2, 1)
+    first = qml.measure(1, reset=reset)
+    qml.cond(first, qml.RY)(0.7, 2)
+    qml.measure(2, postselect=0, reset=reset)
+    qml.RX(0.8, 2)
+    second = qml.measure(2)
+    qml.cond(first & ~second, qml.RX)(1.1, 0)
+    qml.cond(first | second, qml.RY)(0.4, 1)
+    qml.measure(0, postselect=1)
+    return qml.expval(first), qml.probs(op=[first, second]), qml.probs(wires=[1, 2]), qml.expval(qml.X(1))
+
+
+def rare(reset):
+    """A postselection that one shot of some thousands passes."""
+    qml.RY(0.4, 0)
+    first = qml.measure(0, reset=reset)
+    qml.RY(0.02, 1)
+    qml.cond(first, qml.RY)(0.05, 1)
+    qml.measure(1, postselect=1)
+    return qml.expval(first), qml.probs(wires=[0, 1])
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["kept", "reset"])
+@pytest.mark.parametrize("circuit", [late, between, rare])
+@pytest.mark.parametrize("method", ["one-shot", "tree-traversal", "device", None])
+def test_filled_shots_are_distributed_as_those_that_pass_all_postselections(method, circuit, reset):
+    node = qml.QNode(circuit, device(), mcm_method=method, postselect_mode="fill-shots")
+    expected = qml.QNode(circuit, qml.device("default.qubit", wires=10), mcm_method="deferred")(reset)
+    for found, mean in zip(qml.set_shots(node, SHOTS)(reset), expected):
+        np.testing.assert_allclose(found, mean, atol=5 / np.sqrt(SHOTS))
+
+
+def test_filled_shots_are_as_many_as_asked_for():
+    def sampled():
+        begun(False)
+        return qml.sample(wires=[0, 1])
+
+    node = qml.QNode(sampled, device(), mcm_method="one-shot", postselect_mode="fill-shots")
+    for shots in (1, 7, 1000):
+        found = qml.set_shots(node, shots)()
+        assert found.shape == (shots, 2)
+        assert (found[:, 1] == 1).all()
+    few = [qml.set_shots(node, 1)()[0, 0] for _ in range(300)]
+    assert np.mean(few) == pytest.approx(0.766, abs=0.12)
+
+
+@pytest.mark.parametrize("branches", [False, True], ids=["at once", "after another"])
+@pytest.mark.parametrize("method", METHODS)
+def test_postselection_on_what_cannot_be_is_an_error(method, branches):
+    def impossible():
+        if branches:
+            qml.Hadamard(1)
+            qml.measure(1)
+        qml.X(0)
+        qml.measure(0, postselect=0)
+        return qml.expval(qml.Z(0)), qml.probs(wires=0)
+
+    for mode, message in [("fill-shots", "probability 0"), ("hw-like", "none of 20 shots"), (None, "none of 20 shots")]:
+        node = qml.QNode(impossible, device(), mcm_method=method, postselect_mode=mode)
+        with pytest.raises(qml.exceptions.DeviceError, match=message):
+            qml.set_shots(node, 20)()
+        if method != "one-shot":
+            with pytest.raises(qml.exceptions.DeviceError, match="probability 0"):
+                node()
+
+
 def test_shot_vectors_and_batches():
     def rotated(x):
         qml.RX(x, wires=0)

@@ -61,6 +61,89 @@ def test_samples_and_counts():
     assert sum(everything.values()) == SHOTS
 
 
+IDENTITIES = {
+    "I": lambda: qml.I(0),
+    "II": lambda: qml.I(0) @ qml.I(1),
+    "2 I": lambda: 2 * qml.I(0),
+    "-I": lambda: -qml.I(1),
+    "0 X": lambda: 0 * qml.X(0),
+    "X - X": lambda: qml.X(0) - qml.X(0),
+}
+
+
+@pytest.mark.parametrize("beside", [[], [lambda: qml.expval(qml.Z(1)), lambda: qml.counts(qml.X(2))]], ids=len)
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_multiples_of_the_identity_have_samples(name, beside):
+    made = IDENTITIES[name]
+    value = {"2 I": 2, "-I": -1, "0 X": 0, "X - X": 0}.get(name, 1)
+
+    def circuit():
+        prepared()
+        kinds = qml.var, qml.sample, qml.counts, qml.expval
+        return (*(kind(made()) for kind in kinds), *(other() for other in beside))
+
+    var, samples, counts, mean, *others = qml.set_shots(qml.QNode(circuit, device()), SHOTS)()
+    assert var == pytest.approx(0, abs=1e-12)
+    assert samples.shape == (SHOTS,)
+    np.testing.assert_allclose(samples, value, atol=1e-12)
+    assert {round(float(key), 12): int(count) for key, count in counts.items()} == {value: SHOTS}
+    assert mean == pytest.approx(value)
+    if beside:
+        near(others[0], qml.QNode(lambda: (prepared(), qml.expval(qml.Z(1)))[1], qml.device("default.qubit"))())
+        assert sum(others[1].values()) == SHOTS
+
+
+def test_probabilities_of_the_identity_are_those_of_its_wire():
+    def circuit():
+        prepared()
+        return qml.probs(op=qml.I(0))
+
+    found = qml.set_shots(qml.QNode(circuit, device()), SHOTS)()
+    near(found, qml.QNode(circuit, qml.device("default.qubit", wires=3))())
+
+
+SUMS = {
+    "apart": lambda: 0.5 * qml.X(0) + 0.3 * qml.Z(1),
+    "together": lambda: 0.5 * qml.X(0) + 0.3 * qml.Z(0) @ qml.Y(1) - 0.7 * qml.Z(2),
+    "with the identity": lambda: qml.X(0) + 2 * qml.I(1),
+    "Hamiltonian": lambda: qml.Hamiltonian([0.4, -1.1], [qml.Z(0) @ qml.Z(1), qml.Y(2)]),
+    "Hadamards": lambda: qml.Hadamard(0) @ (qml.X(1) + qml.Hadamard(2)),
+    "multiple": lambda: 2 * (qml.X(1) + qml.Hadamard(2)),
+}
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["one", "parts"])
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_have_samples_of_their_eigenvalues(name, parts):
+    matrix = qml.matrix(SUMS[name](), wire_order=range(3))
+    state = qml.QNode(lambda: (prepared(), qml.state())[1], qml.device("default.qubit", wires=3))()
+    mean = np.vdot(state, matrix @ state).real
+    spread = np.linalg.norm(matrix @ state) ** 2 - mean**2
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    weights = np.abs(vectors.conj().T @ state) ** 2
+
+    def circuit():
+        prepared()
+        return qml.sample(SUMS[name]()), qml.counts(SUMS[name]()), qml.var(SUMS[name]()), qml.expval(qml.X(0))
+
+    found = qml.set_shots(qml.QNode(circuit, device()), [SHOTS, 10] if parts else SHOTS)()
+    samples, counts, var, _ = found[0] if parts else found
+    assert samples.shape == (SHOTS,)
+    near(samples.mean(), mean, 8)
+    near(var, spread, 20)
+    for value in np.unique(eigenvalues.round(9)):
+        share = sum(count for key, count in counts.items() if abs(key - value) < 1e-6) / SHOTS
+        near(share, weights[np.abs(eigenvalues - value) < 1e-6].sum())
+        near((np.abs(samples - value) < 1e-6).mean(), share)
+
+
+def test_sums_too_large_to_diagonalise_are_refused():
+    chain = qml.sum(*(qml.X(k) @ qml.Z(k + 1) for k in range(14)))
+    node = qml.set_shots(qml.QNode(lambda: qml.counts(chain), QdistQubit(wires=15, seed=1)), 10)
+    with pytest.raises(qml.exceptions.DeviceError, match=r"15 wires.*Measure its terms"):
+        node()
+
+
 def test_shot_vectors_batches_and_both():
     def circuit(x):
         qml.RX(x, wires=0)

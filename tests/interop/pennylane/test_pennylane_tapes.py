@@ -53,6 +53,116 @@ def test_wires_in_the_order_of_the_device():
     assert np.argmax(np.abs(state)) == 0b00100
 
 
+def not_hermitian(rng, kind):
+    """Operators of two qubits that i, or another complex number, makes Hermitian."""
+    first, second = (m + m.conj().T for m in rng.normal(size=(2, 2, 2)) + 1j * rng.normal(size=(2, 2, 2)))
+    scale = rng.uniform(0.5, 2)
+    return {
+        "word": lambda: -1j * scale * (qml.X(0) @ qml.Y(0) @ qml.Hadamard(1)),
+        "commutator": lambda: 1j * scale * qml.commutator(qml.Hadamard(0), qml.Y(0)),
+        "of matrices": lambda: 1j * qml.commutator(qml.Hermitian(first, 0), qml.Hermitian(second, 0)),
+        "in a sum": lambda: qml.sum(
+            qml.s_prod(1j, qml.prod(qml.Hermitian(first, 0), qml.Y(0))),
+            qml.s_prod(-1j, qml.prod(qml.Y(0), qml.Hermitian(first, 0))),
+            qml.s_prod(scale, qml.Hadamard(1)),
+        ),
+        "nested": lambda: qml.s_prod(1j, qml.s_prod(-1j * scale, qml.Hadamard(0) @ qml.Z(1))),
+        "in a product": lambda: qml.prod(qml.s_prod(-1j, qml.prod(qml.Hermitian(first, 0))), qml.s_prod(1j, qml.Z(1))),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["word", "commutator", "of matrices", "in a sum", "nested", "in a product"])
+def test_complex_multiples_that_are_hermitian(kind):
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        observable = not_hermitian(rng, kind)
+        ops = [op for wire in (0, 1) for op in (qml.RY(rng.normal(), wire), qml.RX(rng.normal(), wire))]
+        tape = qml.tape.QuantumScript([*ops, qml.CNOT([0, 1])], [qml.expval(observable), qml.var(observable)])
+        state = run(DEVICES[False], qml.tape.QuantumScript(tape.operations, [qml.state()]))
+        image = qml.matrix(observable, wire_order=[0, 1]) @ state
+        mean = np.vdot(state, image).real
+        for _ in range(2):  # The second time observables are known.
+            check(run(DEVICES[False], tape), (mean, np.vdot(image, image).real - mean**2))
+
+
+@pytest.mark.parametrize("wires", [[0, 1], [2, 0], [1, 2, 0]])
+@pytest.mark.parametrize("kind", ["csr_matrix", "csr_array"])
+def test_states_from_sparse_vectors(kind, wires):
+    sparse = pytest.importorskip("scipy.sparse")
+    vector = np.zeros(2 ** len(wires), complex)
+    vector[[1, -1]] = 0.6, 0.8j
+    start = qml.StatePrep(getattr(sparse, kind)(vector), wires=wires)
+    ops = [qml.RX(0.3, 0), qml.CNOT([0, 1]), qml.RY(0.4, 2)]
+    for rest in ([], ops):
+        tape = qml.tape.QuantumScript([start, *rest], [qml.state(), qml.expval(qml.Z(0) @ qml.X(2))])
+        dense = qml.tape.QuantumScript([qml.StatePrep(vector, wires=wires), *rest], tape.measurements)
+        check(run(QdistQubit(wires=3), tape), run(qml.device("default.qubit", wires=3), dense))
+
+
+def partly_used(rng, labels):
+    """Operations on some of the labels in any order, some of which are decomposed, and one that is only measured."""
+    own = [labels[k] for k in rng.permutation(len(labels))]
+    used = own[: int(rng.integers(2, 4))]
+    ops = [kind(rng.uniform(-3, 3), wire) for wire in used for kind in (qml.RY, qml.RX)]
+    ops += [
+        [qml.CNOT(used[:2])],
+        [qml.pow(qml.CNOT(used[1::-1]), 2)],
+        [qml.FlipSign([1, 0], used[:2])],
+        [qml.exp(qml.I(used[0]) @ qml.X(used[1]), 0.3j)],
+        [],
+    ][rng.integers(5)]
+    ops = [ops[k] for k in rng.permutation(len(ops))]
+    if rng.random() < 0.3:
+        ops.insert(0, qml.QubitSum(own[:3]))
+    acted = qml.wires.Wires.all_wires([op.wires for op in ops])
+    return ops, [wire for wire in own if wire not in acted]
+
+
+@pytest.mark.parametrize("reference", ["default.qubit", "lightning.qubit"])
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3], ["a", "b", "c", "d"], [5, 1, "x", 2]], ids=str)
+def test_all_wires_of_a_device_without_any_are_in_the_standard_order(labels, reference):
+    if reference == "lightning.qubit":
+        pytest.importorskip("pennylane_lightning.lightning_qubit")
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        ops, others = partly_used(rng, labels)
+        if reference == "lightning.qubit" and any(isinstance(op, qml.ops.Pow | qml.ops.Exp) for op in ops):
+            continue  # It takes the order of what these are decomposed to.
+        measured = [qml.probs(), qml.state(), qml.expval(qml.Z(others[0] if others else labels[0]))]
+        tape = qml.tape.QuantumScript(ops, [measured[k] for k in rng.permutation(3)])
+        check(run(QdistQubit(), tape), run(qml.device(reference), tape))
+
+
+def test_shots_of_all_wires_are_in_the_standard_order():
+    ops = [qml.X(2), qml.Identity(0)]
+    for measured, expected in [(qml.counts(), {"100": 5}), (qml.sample(), [[1, 0, 0]] * 5)]:
+        tape = qml.tape.QuantumScript(ops, [measured, qml.expval(qml.Z(1))], shots=5)
+        found, _ = run(QdistQubit(), tape)
+        assert found == expected if isinstance(expected, dict) else np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [],
+        [qml.Barrier([0, 1])],
+        [qml.GlobalPhase(0.3)],
+        [qml.GlobalPhase(np.array([0.3, 0.5]))],
+        [qml.IntegerComparator(0, geq=True, wires=[0, 1, 2])],
+        [qml.QubitSum([1, 2, 5]), qml.RX(0.3, 1), qml.RY(0.4, 2)],
+        [qml.pow(qml.CNOT([0, 1]), 2)],
+        [qml.MultiControlledX(["a", "b", "c"], work_wires=["w"]), qml.X("b")],
+        [qml.RX(0.3, 1), qml.RY(0.5, 0), qml.MultiControlledX([1, 0, 2], work_wires=["w"])],
+        [qml.RX(0.3, 1), qml.RY(0.5, 0), qml.MultiControlledX([1, 0, 2], work_wires=[3])],
+    ],
+    ids=lambda ops: str(ops).replace(" ", ""),
+)
+def test_all_wires_are_those_before_decomposition(ops):
+    for measured in ([qml.state()], [qml.probs()], [qml.probs(), qml.state()]):
+        tape = qml.tape.QuantumScript(ops, measured)
+        check(run(QdistQubit(), tape), run(qml.device("default.qubit"), tape))
+
+
 def test_wires_without_a_device_order_are_sorted_if_they_are_numbers_from_0():
     for ops in ([qml.X(2), qml.X(0), qml.Identity(1)], [qml.X("b"), qml.Identity("a")]):
         tape = qml.tape.QuantumScript(ops, [qml.state()])

@@ -106,3 +106,26 @@ def test_one_value_of_a_larger_circuit_comes_with_its_gradient(monkeypatch) -> N
     expectation(program, H, params.detach())
     assert gradients == [1]
     assert torch.autograd.gradgradcheck(lambda p: expectation(program, H, p).reshape(1), params, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (2, 0)], ids=str)
+@pytest.mark.parametrize("name", ["expectation", "expectations", "probabilities", "state", "overlap"])
+def test_no_rows_have_no_values_and_no_gradients(name: str, shape, dtype, program) -> None:
+    phi = qd.simulate(qd.Circuit(3).h(0), dtype="complex128", device="cpu")
+    given = torch.zeros(*shape, program.circuit.num_parameters, dtype=dtype, requires_grad=True)
+    call = calls(program, phi)[name]
+    found, one = call(given), call(torch.zeros(given.shape[-1], dtype=dtype))
+    assert found.shape == (*shape, *one.shape)
+    assert found.dtype is one.dtype
+    (first,) = torch.autograd.grad(found.abs().sum(), given, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), given)
+    assert first.shape == second.shape == given.shape
+    mapped = torch.vmap(lambda p: call(p).abs())(given.detach().expand(3, *given.shape))
+    assert mapped.shape == (3, *found.shape)
+
+
+def test_rows_of_a_circuit_without_parameters() -> None:
+    program = qd.compile(qd.Circuit(1).h(0), device="cpu")
+    torch.testing.assert_close(probabilities(program, torch.zeros(4, 2, 0)), torch.full((4, 2, 2), 0.5))
+    torch.testing.assert_close(expectation(program, "X0", torch.zeros(3, 0)), torch.ones(3))

@@ -270,6 +270,30 @@ def test_frozen_weights_complex_outputs_and_layers_without_inputs() -> None:
     assert "1 qubits, 0 inputs, 1 weights, 4 outputs" in repr(layer)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE, torch.float16])
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)], ids=str)
+def test_no_rows_have_no_outputs_and_zero_gradients_of_the_weights(shape, dtype) -> None:
+    layer = layer_of(0)
+    x = torch.zeros(*shape, FEATURES, dtype=dtype, requires_grad=True)
+    found = layer(x)
+    assert found.shape == (*shape, layer.out_features)
+    found.sum().backward()
+    assert x.grad.shape == x.shape
+    assert (layer.weights.grad == 0).all()
+    gradient = torch.vmap(torch.func.grad(lambda w, x: function_of(layer)(x, w).sum()), in_dims=(None, 0))
+    given = torch.zeros(2, *shape, FEATURES, dtype=DOUBLE)
+    torch.testing.assert_close(
+        gradient(layer.weights.detach(), given), torch.zeros(2, len(layer.weights), dtype=DOUBLE)
+    )
+
+
+def test_rows_without_features() -> None:
+    circuit = qd.Circuit(1).rx(qd.Parameter("a"), 0)
+    layer = QuantumLayer(circuit, ["Z0"], weights=["a"], dtype=DOUBLE)
+    for shape in [(4,), (2, 3), (0,), (0, 2)]:
+        torch.testing.assert_close(layer(torch.zeros(*shape, 0)).detach(), layer().detach().expand(*shape, 1))
+
+
 def test_refusals() -> None:
     layer = layer_of(0)
     with pytest.raises(ValueError, match=r"takes \(..., 3\)"):
