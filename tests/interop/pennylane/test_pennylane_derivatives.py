@@ -361,3 +361,28 @@ def test_all_wires_of_a_device_without_any(wires, all_acted_on):
     pair = QdistQubit(), qml.device("default.qubit")
     np.testing.assert_allclose(*(jacobian(device, probabilities, x) for device in pair), atol=1e-9)
     np.testing.assert_allclose(*(qml.grad(fidelity(device))(x) for device in pair), atol=1e-9)
+
+
+def test_large_operators_count_as_their_hermitian_parts():
+    """Those on more wires than there are strings for, which go as matrices."""
+    rng, wires = np.random.default_rng(5), range(6)
+    matrix = rng.normal(size=(64, 64)) + 1j * rng.normal(size=(64, 64))
+    matrix = matrix + matrix.conj().T
+    given = -1j * (qml.X(0) @ qml.Y(0) @ qml.Hermitian(matrix, wires))
+    dense = qml.matrix(given, wire_order=wires)
+    whole = qml.Hermitian((dense + dense.conj().T) / 2, wires)
+
+    def circuit(x, measured):
+        for wire in wires:
+            qml.RY(x[wire], wire)
+            qml.CNOT([wire, (wire + 1) % 6])
+        for wire in wires:
+            qml.RX(x[wire], wire)
+        return qml.expval(measured)
+
+    x = pnp.array(rng.normal(size=6))
+    found, expected = (
+        jacobian(device, lambda x, measured=measured: circuit(x, measured), x)
+        for device, measured in ((DEVICE, given), (REFERENCE, whole))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-10)
