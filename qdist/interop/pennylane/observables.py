@@ -134,8 +134,8 @@ def _of_basis_projector(observable: Operator, place: Place) -> PauliSum:
 
 
 def _matrix(observable: Operator, place: Place) -> Any:
-    """The matrix on all qubits, its Hermitian part as of ``pauli_sum``, sparse where PennyLane can make it so; the first
-    wire of a tape is the highest bit."""
+    """The matrix on all qubits, its Hermitian part as in ``pauli_sum``, sparse where PennyLane can make it so; the
+    first wire of a tape is the highest bit."""
     order = sorted(place, key=lambda wire: -place[wire])
     if observable.has_sparse_matrix:
         matrix = observable.sparse_matrix(wire_order=order)
