@@ -90,11 +90,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
-    """(inputs, outputs) that one output, one input of a weight (out, in, *kernel) is connected to."""
+    """(inputs, outputs) that one output, one input of a weight (out, in, *kernel) is connected to; 1 for an empty
+    weight that has none, so that there is a deviation, of no numbers."""
     if len(shape) < 2:
         raise ValueError(f"fan-in and fan-out need a weight of at least 2 dimensions, got shape {shape}")
     window = math.prod(shape[2:])
-    return shape[1] * window, shape[0] * window
+    return shape[1] * window or 1, shape[0] * window or 1
 
 
 def _gain(nonlinearity: str) -> float:

@@ -48,9 +48,11 @@ class _Recurrent(Module):
         self.dropout = Dropout(dropout)
 
     def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        if x.ndim != 3 or x.shape[-1] != self.input_size:
+        if x.ndim != 3 or x.shape[-1] != self.input_size or x.shape[1] == 0:
             name = type(self).__name__
-            raise ValueError(f"{name} takes (batch, sequence, {self.input_size}), got shape {x.shape}")
+            raise ValueError(
+                f"{name} takes (batch, sequence, {self.input_size}), with at least one position, got shape {x.shape}"
+            )
         after = []
         cell: Any
         for number, (cell, state) in enumerate(zip(self.cells, states)):

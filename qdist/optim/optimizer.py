@@ -27,10 +27,10 @@ class _Bucket:
         self.parameters = parameters
         first = _values(parameters[0])
         self.xp = module_of(first)
-        self.sizes = [_flat(_values(p)).size for p in parameters]
+        self.sizes = [_length(p) for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
-        self.real = real = FLOAT32 if is_half(first.dtype) else _flat(first).dtype
+        self.real = real = FLOAT32 if is_half(first.dtype) else first.real.dtype
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
 
     @cached_property
@@ -40,7 +40,7 @@ class _Bucket:
 
     def resize(self) -> None:
         """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
-        if self.sizes != [_flat(_values(p)).size for p in self.parameters]:
+        if self.sizes != [_length(p) for p in self.parameters]:
             if any(self.steps):
                 raise RuntimeError(
                     "a parameter changed its size after the optimiser's first step; shard parameters before it"
@@ -71,10 +71,19 @@ def _values(parameter: Tensor) -> Array:
     return np.empty(0, parameter.dtype) if getattr(parameter, "deferred", False) else parameter._data
 
 
+def _length(parameter: Tensor) -> int:
+    """Of its part of a flat buffer."""
+    values = _values(parameter)
+    return values.size * 2 if values.dtype.kind == "c" else values.size
+
+
 def _flat(array: Array) -> Array:
     """A 1-D real view of a contiguous array (a copy of another)."""
     flat = array.reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+    if flat.dtype.kind != "c":
+        return flat
+    # One axis with gaps stays a view, whose numbers cannot be seen as pairs.
+    return (flat if flat.flags.c_contiguous else flat.copy()).view(flat.real.dtype)
 
 
 class Optimizer:

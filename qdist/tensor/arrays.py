@@ -268,6 +268,13 @@ def from_dlpack(source: Any) -> Array:
     return _cupy("cuda").from_dlpack(source)
 
 
+def as_rows(array: Array) -> Array:
+    """A matrix whose rows are what lies along the last axis. Where that has size 0, reshape(-1, 0) could not tell how
+    many rows there are."""
+    shape = array.shape
+    return array if len(shape) == 2 else array.reshape(math.prod(shape[:-1]), shape[-1])
+
+
 def flat_alike(xp: ModuleType, *arrays: Array) -> list[Array] | None:
     """Flat views of NumPy arrays of float32 or float64 in the order in which their numbers lie in memory, where that is
     the same for all and there are no gaps; else None."""

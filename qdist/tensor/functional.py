@@ -335,7 +335,8 @@ def attention(
         k,
         v,
         *extra,
-        scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+        # Without features all scores are 0, on any scale.
+        scale=1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale,
         causal=causal,
         p=dropout,
         ticket=random.ticket((*q.shape[:-1], k.shape[-2]), *spans) if dropout > 0 else None,

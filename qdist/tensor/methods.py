@@ -289,11 +289,18 @@ class Methods:
         return self._run("triu", self, k=k)
 
     def gather(self, indices: Any, axis: int) -> Tensor:
-        """Pick along one axis: out[i, j] = self[i, indices[i, j]] for axis 1 of two."""
+        """Pick along one axis: out[i, j] = self[i, indices[i, j]] for axis 1 of two, in the shape of the indices, which
+        are at most self's sizes along the other axes."""
         return self._run("gather", self, indices, axis=normal_axis(axis, self.ndim))
 
     def scatter_add(self, indices: Any, source: Any, axis: int) -> Tensor:
-        """A copy with source[i, j] added at [i, indices[i, j]] for axis 1 of two; repeated places add up."""
+        """A copy with source[i, j] added at [i, indices[i, j]] for axis 1 of two; repeated places add up. The shapes
+        are as for gather(); what source has beyond the indices is not added."""
+        needed, given = np.shape(indices), getattr(source, "shape", ())
+        if given != needed and len(given) == len(needed):
+            pairs = list(zip(given, needed))
+            if any(n > m for n, m in pairs) and all(n >= m or n == 1 for n, m in pairs):
+                source = source[tuple(slice(m) for m in needed)]
         return self._run("scatter_add", self, indices, source, axis=normal_axis(axis, self.ndim))
 
     def clone(self) -> Tensor:

@@ -155,6 +155,8 @@ def test_losses_of_certain_predictions_stay_finite():
         (lambda: nn.BatchNorm2d(2)(Tensor(images(1, 2, 1, 1))), "more than one"),
         (lambda: nn.BatchNorm2d(2)(Tensor(images(1, 3, 1, 1))), "takes"),
         (lambda: nn.MultiHeadAttention(5, 2), "do not divide"),
+        (lambda: nn.LSTM(2, 3)(tensor.zeros(4, 0, 2)), r"at least one position, got shape \(4, 0, 2\)"),
+        (lambda: nn.GRU(2, 3)(tensor.zeros(4, 5, 3)), r"takes \(batch, sequence, 2\)"),
         (lambda: nn.MSELoss("avg"), "unknown reduction"),
         (lambda: nn.init.kaiming_normal_(tensor.zeros(2, 2), "swish"), "unknown nonlinearity"),
         (lambda: nn.init.xavier_normal_(tensor.zeros(2)), "at least 2"),
@@ -163,6 +165,45 @@ def test_losses_of_certain_predictions_stay_finite():
 def test_wrong_arguments_are_explained(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("half", [None, "float16"])
+@pytest.mark.parametrize(
+    ("make", "shape", "out"),
+    [
+        (lambda: nn.Linear(9, 12), (0, 9), (0, 12)),
+        (lambda: nn.Linear(9, 12), (2, 0, 9), (2, 0, 12)),
+        (lambda: nn.Conv2d(4, 6, 3, groups=2), (0, 4, 5, 6), (0, 6, 3, 4)),
+        (lambda: nn.Conv1d(4, 6, 3), (0, 4, 5), (0, 6, 3)),
+        (lambda: nn.ConvTranspose2d(4, 6, 3, groups=2), (0, 4, 5, 6), (0, 6, 7, 8)),
+        (lambda: nn.ConvTranspose1d(4, 6, 3), (0, 4, 5), (0, 6, 7)),
+        (lambda: nn.MaxPool2d(2), (0, 4, 6, 6), (0, 4, 3, 3)),
+        (lambda: nn.MaxPool2d(2), (3, 0, 6, 6), (3, 0, 3, 3)),
+        (lambda: nn.AvgPool2d(2), (0, 4, 6, 6), (0, 4, 3, 3)),
+        (lambda: nn.LayerNorm(9), (0, 9), (0, 9)),
+        (lambda: nn.LayerNorm((0,)), (3, 0), (3, 0)),
+        (lambda: nn.RMSNorm(9), (0, 9), (0, 9)),
+        (lambda: nn.BatchNorm2d(3).eval(), (0, 3, 2, 2), (0, 3, 2, 2)),
+        (lambda: nn.MultiHeadAttention(4, 2), (0, 5, 4), (0, 5, 4)),
+        (lambda: nn.MultiHeadAttention(4, 2), (2, 0, 4), (2, 0, 4)),
+        (lambda: nn.TransformerBlock(4, 2), (0, 5, 4), (0, 5, 4)),
+        (lambda: nn.LlamaBlock(4, 2), (2, 0, 4), (2, 0, 4)),
+    ],
+)
+def test_layers_of_an_empty_batch(make, shape, out, half):
+    layer, x = make(), tensor.zeros(*shape).requires_grad_()
+    with tensor.computing_in(half):
+        y = layer(x)
+    assert y.shape == out
+    y.backward(np.zeros(out, y.dtype))
+    assert x.grad.shape == shape
+    assert all((p.grad.numpy() == 0).all() for p in layer.parameters())
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 0, 3, 3)])
+def test_empty_weights_are_filled_with_nothing(shape):
+    for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_"):
+        assert getattr(nn.init, name)(tensor.zeros(*shape)).shape == shape
 
 
 @pytest.mark.parametrize(

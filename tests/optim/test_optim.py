@@ -67,6 +67,38 @@ def test_complex_parameters_equal_torch(name):
     np.testing.assert_allclose(mine.numpy(), theirs.detach().numpy(), rtol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64", "complex128"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_parameters_with_gaps_in_memory_are_updated_as_others(setting, dtype):
+    name, options = SETTINGS[setting]
+    draw = np.random.default_rng(3)
+    values = (draw.normal(size=(4, 5, 6)) + 1j * draw.normal(size=(4, 5, 6))).astype("complex128")
+    values = (values if dtype.startswith("complex") else values.real).astype(dtype)
+    views = [values[0, 0, ::2], values[1, :, 0][::-1], values[2].T, values[3, ::-2, ::3], values[3, 1, 1:2][::-1]]
+    found = []
+    for lay in (np.copy, lambda view: view):
+        params = [nn.Parameter(lay(view)) for view in views]
+        optimizer = getattr(optim, name)(params, **options)
+        for step in range(4):
+            if step == 2:
+                # States come in any order of memory too.
+                saved = optimizer.state_dict()
+                for entry in saved["state"].values():
+                    for slot, state in entry.items():
+                        if slot != "step" and lay is not np.copy:
+                            entry[slot] = Tensor(np.repeat(state.numpy(), 2, axis=-1)[..., ::2])
+                optimizer = getattr(optim, name)(params, **options)
+                optimizer.load_state_dict(saved)
+            for p in params:
+                gradient = np.sin(step + np.arange(p.size)).reshape(p.shape).astype(dtype)
+                p.grad = Tensor(lay(np.repeat(gradient, 2, axis=0)[::2]))
+            optimizer.step()
+        found.append([p.numpy().copy() for p in params])
+        assert all(np.shares_memory(p.numpy(), values) for p in params) == (lay is not np.copy)
+    for one, other in zip(*found):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_state_dict_continues_exactly(setting):
     name, options = SETTINGS[setting]

@@ -66,6 +66,18 @@ def args(*makers):
     return lambda rng: [maker(rng) for maker in makers]
 
 
+def anyhow_in_memory(rng, array):
+    """The same array with its axes in a random order of memory, and gaps or a negative stride along some."""
+    array = np.asarray(array)
+    order = rng.permutation(array.ndim)
+    sizes = [array.shape[axis] for axis in order]
+    steps = rng.choice([1, 1, 2, -1, -3], len(sizes))
+    whole = np.zeros([n * abs(step) for n, step in zip(sizes, steps)], array.dtype)
+    laid = whole[(..., *(slice(None, None, step) for step in steps.tolist()))].transpose(np.argsort(order))
+    laid[...] = array
+    return laid
+
+
 def ignore(f):
     """torch's counterpart that does not need the module."""
     return lambda torch, *a: f(*a)
@@ -325,6 +337,28 @@ case(
     lambda a, i, s: a.scatter_add(i, s, 1),
     lambda t, a, i, s: a.scatter_add(1, i, s),
 )
+for axis, indices, source in (
+    (0, ints(5, 7, 1), (7, 1)),
+    (1, ints(4, 1, 1), (1, 1)),
+    (1, ints(4, 2, 6), (2, 6)),
+    (1, ints(4, 3, 6), (5, 8)),
+    (1, ints(4, 3, 6), (1, 8)),
+):
+    case(
+        "gather",
+        args(normal(5, 4), indices),
+        lambda a, i, axis=axis: a.gather(i, axis),
+        lambda t, a, i, axis=axis: t.gather(a, axis, i),
+        f"smaller-{axis}-{source}",
+    )
+    case(
+        "scatter_add",
+        args(normal(5, 4), indices, normal(*source)),
+        lambda a, i, s, axis=axis: a.scatter_add(i, s, axis),
+        # torch adds the corner of a larger source too, but has no gradient then, and expands none.
+        lambda t, a, i, s, axis=axis: a.scatter_add(axis, i, s[: i.shape[0], : i.shape[1]].expand(i.shape)),
+        f"smaller-{axis}-{source}",
+    )
 case(
     "embedding",
     args(normal(6, 3), ints(6, 2, 5)),
@@ -401,6 +435,9 @@ for label, (makers, options) in {
     "scale": ((normal(5, 4), normal(5, 4), normal(5, 4)), {"scale": 0.3}),
     "mask": ((normal(2, 3, 5, 4), normal(2, 3, 5, 4), normal(2, 3, 5, 4), bools(5, 5)), {}),
     "bias": ((normal(2, 3, 5, 4), normal(2, 3, 5, 4), normal(2, 3, 5, 4), normal(3, 5, 5)), {}),
+    "five-axes": ((normal(2, 3, 2, 5, 4), normal(2, 3, 2, 6, 4), normal(2, 3, 2, 6, 3)), {}),
+    "five-axes-causal": ((normal(2, 3, 2, 5, 4), normal(2, 3, 2, 5, 4), normal(2, 3, 2, 5, 4)), {"causal": True}),
+    "mask-of-each": ((normal(2, 3, 5, 4), normal(2, 3, 6, 4), normal(2, 3, 6, 4), bools(2, 3, 5, 6)), {}),
 }.items():
     torch_options = {"is_causal" if k == "causal" else k: v for k, v in options.items()}
     case(
@@ -416,6 +453,13 @@ case(
     lambda q, k, v: qt.apply("attention", q, k, v, scale=0.5, causal=False, p=0.3, ticket=TICKET),
     None,
     "dropout",
+)
+case(
+    "attention",
+    args(normal(2, 3, 5, 4), normal(2, 3, 6, 4), normal(2, 3, 6, 3)),
+    lambda q, k, v: qt.apply("attention", q, k, v, scale=0.5, causal=True, p=0.3, ticket=TICKET),
+    None,
+    "dropout-causal",
 )
 
 for op, f in {

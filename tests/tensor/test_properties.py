@@ -12,6 +12,9 @@ torch = pytest.importorskip("torch")
 tf = torch.nn.functional
 
 size = st.integers(1, 5)
+any_size = st.sampled_from([0, 0, 1, 3, 9])
+"""With nothing at all, and with enough for kernels that take several at once."""
+any_shapes = st.lists(any_size, min_size=1, max_size=4).map(tuple)
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.lists(size, min_size=1, max_size=4).map(tuple)
 
@@ -31,7 +34,8 @@ def compare(mine, theirs, *arrays):
     expected.backward(torch.tensor(g))
     for x, y in zip(a, b):
         if y.requires_grad:
-            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-9, atol=1e-10)
+            wanted = np.zeros(y.shape) if y.grad is None else y.grad.numpy()  # None where there is nothing to sum.
+            np.testing.assert_allclose(x.grad.numpy(), wanted, rtol=1e-9, atol=1e-10)
 
 
 def rand(seed, *shape):
@@ -185,6 +189,85 @@ def test_gather_scatter_and_embedding(rows, columns, count, seed):
     compare(lambda a, i: a.gather(i, 0), lambda a, i: a.gather(0, i), table, index)
     compare(lambda a, i, s: a.scatter_add(i, s, 0), lambda a, i, s: a.scatter_add(0, i, s), table, index, source)
     compare(functional.embedding, lambda w, i: tf.embedding(i, w), table, index)
+
+
+@given(shape=shapes, smaller=st.lists(st.integers(0, 4), min_size=4, max_size=4), data=st.data(), seed=seeds)
+def test_gather_and_scatter_with_indices_for_a_part_of_the_tensor(shape, smaller, data, seed):
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    part = [max(1, n - less) for n, less in zip(shape, smaller)]
+    part[axis] = data.draw(size)
+    index = np.random.default_rng(seed).integers(0, shape[axis], part)
+    table, source = rand(seed, *shape), rand(seed + 1, *part)
+    compare(lambda a, i: a.gather(i, axis), lambda a, i: a.gather(axis, i), table, index)
+    compare(lambda a, i, s: a.scatter_add(i, s, axis), lambda a, i, s: a.scatter_add(axis, i, s), table, index, source)
+
+
+@given(batch=st.lists(any_size, max_size=2), m=any_size, k=any_size, n=any_size, seed=seeds)
+def test_products_of_any_sizes(batch, m, k, n, seed):
+    f = lambda a, b: a @ b  # noqa: E731
+    a, weight = rand(seed, *batch, m, k), rand(seed + 1, n, k)
+    for other in (rand(seed, *batch, k, n), rand(seed, k, n), rand(seed, k)):
+        compare(f, f, a, other)
+    compare(f, f, rand(seed, k), rand(seed + 1, *batch, k, n))
+    compare(functional.linear, tf.linear, a, weight, rand(seed, n))
+    compare(functional.linear, tf.linear, rand(seed, k), weight)
+
+
+@given(shape=any_shapes, data=st.data(), keep=st.booleans(), seed=seeds)
+def test_reductions_and_norms_of_any_sizes(shape, data, keep, seed):
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = rand(seed, *shape)
+    compare(lambda a: a.prod(axis, keep), lambda a: a.prod(axis, keep), x)
+    compare(lambda a: a.prod(), lambda a: a.prod(), x)
+    with np.errstate(divide="ignore"):
+        compare(lambda a: a.logsumexp(axis, keep), lambda a: a.logsumexp(axis, keep), x)
+    compare(lambda a: functional.softmax(a, axis), lambda a: a.softmax(axis), x)
+    compare(lambda a: functional.log_softmax(a, axis), lambda a: a.log_softmax(axis), x)
+    inner = shape[axis:]
+    affine = rand(seed + 1, *inner), rand(seed + 2, *inner)
+    # Apart enough for the deviation of two numbers to be known in all digits.
+    x += np.arange(x.size).reshape(shape) % 7
+    compare(
+        lambda x, w, b: functional.layer_norm(x, inner, w, b), lambda x, w, b: tf.layer_norm(x, inner, w, b), x, *affine
+    )
+    compare(lambda x: functional.layer_norm(x, inner), lambda x: tf.layer_norm(x, inner), x)
+    compare(lambda x, w: functional.rms_norm(x, inner, w), lambda x, w: tf.rms_norm(x, inner, w, 1e-6), x, affine[0])
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
+@given(n=st.sampled_from([0, 2]), groups=st.integers(1, 2), h=size, w=size, seed=seeds)
+def test_images_and_none(n, groups, h, w, seed):
+    x, weight, bias = rand(seed, n, 2 * groups, h + 2, w + 2), rand(seed, 3 * groups, 2, 3, 2), rand(seed, 3 * groups)
+    back = rand(seed + 1, 2 * groups, 3, 3, 2)
+    compare(
+        lambda *a: functional.conv2d(*a, stride=(2, 1), padding=1, groups=groups),
+        lambda *a: tf.conv2d(*a, stride=(2, 1), padding=1, groups=groups),
+        *(x, weight, bias),
+    )
+    compare(
+        lambda *a: functional.conv_transpose2d(*a, stride=(2, 1), padding=1, groups=groups),
+        lambda *a: tf.conv_transpose2d(*a, stride=(2, 1), padding=1, groups=groups),
+        *(x, back, bias),
+    )
+    line = weight[..., 0]
+    compare(
+        lambda *a: functional.conv1d(*a, groups=groups), lambda *a: tf.conv1d(*a, groups=groups), x[..., 0], line, bias
+    )
+    for name in ("max_pool2d", "avg_pool2d"):
+        mine, theirs = getattr(functional, name), getattr(tf, name)
+        compare(lambda a, f=mine: f(a, 2, padding=1), lambda a, f=theirs: f(a, 2, padding=1), x)
+    compare(
+        lambda *a: functional.batch_norm(*a)[0],
+        lambda x, w, b: tf.batch_norm(x, None, None, w, b, training=True),
+        *(x, rand(seed, 2 * groups), rand(seed + 1, 2 * groups)),
+    )
+
+
+@given(batch=st.lists(any_size, max_size=3), m=any_size, n=any_size, d=any_size, e=any_size, seed=seeds)
+def test_attention_of_any_sizes(batch, m, n, d, e, seed):
+    arrays = rand(seed, *batch, m, d), rand(seed + 1, *batch, n, d), rand(seed + 2, *batch, n, e)
+    compare(functional.attention, tf.scaled_dot_product_attention, *arrays)
+    compare(functional.attention, tf.scaled_dot_product_attention, *arrays, rand(seed, m, n))
 
 
 @given(a=size, b=size, c=size, seed=seeds)

@@ -10,7 +10,7 @@ import numpy as np
 from qdist.native import kernels
 
 from .. import random
-from ..arrays import FLOAT32, FLOAT64, Array, flat_alike
+from ..arrays import FLOAT32, FLOAT64, Array, as_rows, flat_alike
 from ..threads import num_threads
 
 # x P(x^2) / Q(x^2), fitted to minimise the largest error over |x| <= limit, for float32 only:
@@ -57,7 +57,7 @@ def gelu(xp: Any, a: Array) -> Any:
     """a Phi(a), with Phi the normal distribution function."""
     if xp is np and a.dtype == FLOAT32:
         a = np.asarray(a, order="C")
-        y = np.empty_like(a)
+        y = np.empty(a.shape, a.dtype)
         _rational(a, _CDF, y, a)
         return y, (a,)
     return a * (0.5 + 0.5 * erf(xp, a * math.sqrt(0.5))[0]), (a,)
@@ -66,7 +66,7 @@ def gelu(xp: Any, a: Array) -> Any:
 def gelu_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     (a,) = saved
     if xp is np and a.dtype == FLOAT32:
-        out = np.empty_like(a)
+        out = np.empty(a.shape, a.dtype)
         _rational(a, _GELU_SLOPE, out, np.asarray(g, order="C"))
         return (out,)
     cdf = 0.5 + 0.5 * erf(xp, a * math.sqrt(0.5))[0]
@@ -143,12 +143,14 @@ def natively(xp: Any, *arrays: Array) -> bool:
 
 
 def softmax_rows(xp: Any, a: Array, out: Array, scale: float = 1.0, causal: bool = False) -> None:
-    """Softmax of scale * a over the last axis of contiguous arrays; out may be a. A row of -inf alone becomes zeros.
+    """Softmax of scale * a over the last axis of arrays contiguous in C's order: in another, what is written to their
+    rows would be lost with a copy. out may be a. A row of -inf alone becomes zeros.
 
     causal: row i of the last two axes (m, n) is zero beyond column i + n - m.
     """
-    width = a.shape[-1]
-    rows_a, rows_out = a.reshape(-1, width), out.reshape(-1, width)
+    if not a.size:
+        return
+    rows_a, rows_out = as_rows(a), as_rows(out)
     queries = a.shape[-2] if causal else 0
     if xp is np:
         softmax_block(rows_a, rows_out, scale, queries, num_threads())
@@ -188,11 +190,12 @@ def softmax(xp: Any, a: Array, axis: int) -> Any:
 
 
 def softmax_back_rows(xp: Any, g: Array, y: Array, out: Array, scale: float = 1.0) -> None:
-    """out = scale y (g - <g, y>) over the last axis, for a softmax y with the cotangent g; out may be g."""
-    width = y.shape[-1]
+    """out = scale y (g - <g, y>) over the last axis, for a softmax y with the cotangent g; out, which may be g, is
+    contiguous in C's order."""
+    if not y.size:
+        return
     if xp is np:
-        rows_g, rows_y, rows_out = (a.reshape(-1, width) for a in (g, y, out))
-        softmax_back_block(rows_g, rows_y, rows_out, scale, num_threads())
+        softmax_back_block(as_rows(g), as_rows(y), as_rows(out), scale, num_threads())
     else:
         _softmax_back(xp, g, y, out, scale)
 
@@ -218,6 +221,9 @@ def softmax_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
 
 
 def log_softmax(xp: Any, a: Array, axis: int) -> Any:
+    if not a.size:
+        y = a.copy()
+        return y, (y,)
     shifted = a - xp.max(a, axis=axis, keepdims=True)
     y = shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
     return y, (y,)

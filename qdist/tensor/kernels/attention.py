@@ -24,15 +24,16 @@ def attention(
     if xp is np and not mask and p == 0 and attention_blocks.fits(q, k, v):
         out, weights = attention_blocks.attend(q, k, v, scale, causal)
         return out, (q, k, v, weights, None, None, 1.0)
-    weights = xp.matmul(q, k.swapaxes(-1, -2))
+    weights = _scores(xp, q, k)
     factor = scale
     if mask:
         weights *= scale
         factor = 1.0
         if mask[0].dtype == bool:
-            weights = xp.where(mask[0], weights, weights.dtype.type(-float("inf")))
+            masked = xp.where(mask[0], weights, weights.dtype.type(-float("inf")))
         else:
-            weights = xp.ascontiguousarray(weights + mask[0])
+            masked = weights + mask[0]
+        weights = xp.ascontiguousarray(masked)  # The mask has a say in their order in memory.
     softmax_rows(xp, weights, weights, factor, causal)
     keep, factor = random.keep_mask(xp, ticket, weights.shape, p) if p > 0 else (None, 1.0)
     dropped = weights if keep is None else weights * keep * factor
@@ -46,12 +47,19 @@ def attention(
     return out, (q, k, v, weights, None if keep is None else dropped, keep, factor)
 
 
+def _scores(xp: Any, a: Array, b: Array) -> Array:
+    """a b^T over the last two axes, contiguous, so that its rows can be written to: matmul alone keeps the order in
+    which the leading axes of a and b lie in memory."""
+    last = b.swapaxes(-1, -2)
+    return np.matmul(a, last, order="C") if xp is np else xp.ascontiguousarray(xp.matmul(a, last))
+
+
 def attention_vjp(xp: Any, g: Array, saved: Any, needs: Any, scale: float, causal: bool, p: float, ticket: Any) -> Any:
     q, k, v, weights, dropped, keep, factor = saved
     if weights.ndim == 1:
         return attention_blocks.attend_vjp(g, q, k, v, weights, scale, causal)
     gv = xp.matmul((weights if dropped is None else dropped).swapaxes(-1, -2), g)
-    scores = xp.matmul(g, v.swapaxes(-1, -2))
+    scores = _scores(xp, g, v)
     if keep is not None:
         scores *= keep
         scores *= factor

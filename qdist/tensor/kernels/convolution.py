@@ -8,6 +8,7 @@ reordering.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _columns(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair, dilat
     if not _windows_natively(xp, x):
         windows = _windows(xp, _pad(xp, x, padding), kernel, stride, dilation)
         n, c, kh, kw, oh, ow = windows.shape
-        return xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(c * kh * kw, -1), (oh, ow)
+        return xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(c * kh * kw, n * oh * ow), (oh, ow)
     images = x.transpose(1, 0, 2, 3)
     if images.strides[3] != images.itemsize and images.shape[3] > 1:
         images = np.ascontiguousarray(images)
@@ -115,14 +116,19 @@ def _images(
     return _crop(padded, padding)
 
 
+def _matrices(weight: Array, groups: int) -> Array:
+    """A matrix for each group, of any sizes, which may be 0: a row for each filter, or channel of a transpose."""
+    return weight.reshape(groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
+
+
 def conv2d(
     xp: Any, x: Array, weight: Array, *bias: Array, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
     """x (n, c, h, w) with weight (filters, c / groups, kh, kw) gives (n, filters, oh, ow)."""
     n = x.shape[0]
     columns, (oh, ow) = _columns(xp, x, weight.shape[2:], stride, padding, dilation)
-    columns = columns.reshape(groups, -1, n * oh * ow)
-    y = products(xp, weight.reshape(groups, weight.shape[0] // groups, -1), columns)
+    columns = columns.reshape(groups, columns.shape[0] // groups, columns.shape[1])
+    y = products(xp, _matrices(weight, groups), columns)
     y = y.reshape(weight.shape[0], n, oh, ow)
     if bias:
         y += bias[0][:, None, None, None]
@@ -138,7 +144,7 @@ def conv2d_vjp(
     rows = xp.ascontiguousarray(g.transpose(1, 0, 2, 3)).reshape(groups, filters // groups, n * oh * ow)
     gx = gw = None
     if needs[0]:
-        parts = products(xp, weight.reshape(groups, filters // groups, -1).conj().swapaxes(1, 2), rows)
+        parts = products(xp, _matrices(weight, groups).conj().swapaxes(1, 2), rows)
         parts = parts.reshape(c * kh * kw, n * oh * ow)
         gx = _images(xp, parts, (n, c, h, w), (kh, kw), (oh, ow), stride, padding, dilation)
     if needs[1]:
@@ -164,7 +170,7 @@ def conv_transpose2d(
     n, c, h, w = x.shape
     _, each, kh, kw = weight.shape
     rows = xp.ascontiguousarray(x.transpose(1, 0, 2, 3)).reshape(groups, c // groups, n * h * w)
-    parts = products(xp, weight.reshape(groups, c // groups, -1).swapaxes(1, 2), rows)
+    parts = products(xp, _matrices(weight, groups).swapaxes(1, 2), rows)
     parts = parts.reshape(groups * each, kh, kw, n, h, w).transpose(3, 0, 1, 2, 4, 5)
     size = [(m - 1) * s + d * (k - 1) + 1 + e for m, s, d, k, e in zip((h, w), stride, dilation, (kh, kw), extra)]
     padded = xp.zeros((groups * each, n, *size), x.dtype).transpose(1, 0, 2, 3)
@@ -187,11 +193,15 @@ def conv_transpose2d_vjp(
     groups: int,
 ) -> Any:
     rows, weight, (n, c, h, w) = saved
-    windows = _windows(xp, _pad(xp, g, padding), weight.shape[2:], stride, dilation)[..., :h, :w]
-    columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(groups, -1, n * h * w)
+    size = groups, math.prod(weight.shape[1:]), n * h * w
+    if rows.size:
+        windows = _windows(xp, _pad(xp, g, padding), weight.shape[2:], stride, dilation)[..., :h, :w]
+        columns = xp.ascontiguousarray(windows.transpose(1, 2, 3, 0, 4, 5)).reshape(size)
+    else:
+        columns = xp.zeros(size, g.dtype)  # A kernel need not fit what no input was spread over.
     gx = gw = None
     if needs[0]:
-        gx = products(xp, weight.reshape(groups, c // groups, -1).conj(), columns)
+        gx = products(xp, _matrices(weight, groups).conj(), columns)
         gx = gx.reshape(c, n, h, w).transpose(1, 0, 2, 3)
     if needs[1]:
         gw = products(xp, rows.conj(), columns.swapaxes(1, 2)).reshape(weight.shape)
@@ -202,12 +212,12 @@ def conv_transpose2d_vjp(
 
 def _natively(xp: Any, x: Array, kernel: Pair) -> bool:
     """Whether the native kernels of max_pool2d take it: places in a window are bytes."""
-    return xp is np and x.dtype in (FLOAT32, FLOAT64) and kernel[0] * kernel[1] <= 256
+    return _windows_natively(xp, x) and kernel[0] * kernel[1] <= 256
 
 
 def max_pool2d(xp: Any, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> Any:
     padded = _pad(xp, x, padding, -float("inf"))
-    if _natively(xp, x, kernel):
+    if _natively(xp, padded, kernel):
         # Channels outermost in memory, as the products come out.
         images = padded.transpose(1, 0, 2, 3)
         if images.strides[3] != images.itemsize:

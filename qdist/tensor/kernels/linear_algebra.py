@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, as_rows
 from .arithmetic import conj
 from .products import column_sums, product
 
@@ -14,7 +14,7 @@ from .products import column_sums, product
 def matmul(xp: Any, a: Array, b: Array) -> Any:
     if b.ndim == 2 and a.ndim > 1:
         # One large product instead of a batch of small ones.
-        y = _product(xp, a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+        y = _product(xp, as_rows(a), b).reshape(*a.shape[:-1], b.shape[1])
         return y, (a, b)
     return xp.matmul(a, b), (a, b)
 
@@ -32,14 +32,14 @@ def matmul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     b2 = b[:, None] if b.ndim == 1 else b
     if needs[0]:
         if b2.ndim == 2:
-            ga = _product(xp, g.reshape(-1, g.shape[-1]), conj(b2).T).reshape(*g.shape[:-1], b2.shape[0])
+            ga = _product(xp, as_rows(g), conj(b2).T).reshape(*g.shape[:-1], b2.shape[0])
         else:
             ga = xp.matmul(g, conj(b2).swapaxes(-1, -2))
         if a.ndim == 1:
             ga = ga[..., 0, :]
     if needs[1]:
         if b2.ndim == 2:
-            gb = _product(xp, conj(a2).reshape(-1, a2.shape[-1]).T, g.reshape(-1, g.shape[-1]))
+            gb = _product(xp, as_rows(conj(a2)).T, as_rows(g))
         else:
             gb = xp.matmul(conj(a2).swapaxes(-1, -2), g)
         if b.ndim == 1:
@@ -49,16 +49,15 @@ def matmul_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
 
 def linear(xp: Any, x: Array, weight: Array, *bias: Array) -> Any:
     """x @ weight.T + bias for x (..., in), weight (out, in) and an optional bias (out,)."""
-    rows = x.reshape(-1, x.shape[-1])
-    y = _product(xp, rows, weight.T, *bias)
+    y = _product(xp, as_rows(x), weight.T, *bias)
     return y.reshape(*x.shape[:-1], weight.shape[0]), (x, weight)
 
 
 def linear_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     x, weight = saved
-    g2 = g.reshape(-1, g.shape[-1])
+    g2 = as_rows(g)
     gx = _product(xp, g2, conj(weight)).reshape(x.shape) if needs[0] else None
-    gw = _product(xp, g2.T, conj(x).reshape(-1, x.shape[-1])) if needs[1] else None
+    gw = _product(xp, g2.T, as_rows(conj(x))) if needs[1] else None
     if len(needs) == 2:
         return gx, gw
     return gx, gw, column_sums(xp, g2) if needs[2] else None

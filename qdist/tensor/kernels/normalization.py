@@ -14,14 +14,10 @@ from ..threads import num_threads, over_rows
 from .activation import natively
 
 
-def _rows(a: Array, width: int) -> Array:
-    return a.reshape(-1, width)
-
-
 def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
     """Normalise the last `dims` axes to mean 0 and variance 1, then apply `affine` (weight, bias)."""
     width = math.prod(x.shape[-dims:])
-    source = _rows(x, width)
+    source = x.reshape(math.prod(x.shape[:-dims]), width)
     hat = xp.empty_like(source)
     out = xp.empty_like(source)
     rstd = xp.empty((source.shape[0], 1), x.dtype)
@@ -43,14 +39,15 @@ def layer_norm(xp: Any, x: Array, *affine: Array, dims: int, eps: float) -> Any:
             xp.multiply(h, weight, out=out[start:stop])
             out[start:stop] += bias
 
-    over_rows(xp, work, source.shape[0], width)
+    if source.size:
+        over_rows(xp, work, source.shape[0], width)
     return out.reshape(x.shape), saved
 
 
 def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: float) -> Any:
     hat, rstd, weight, shapes = saved
     width = hat.shape[1]
-    rows = _rows(g, width)
+    rows = g.reshape(hat.shape)
     out = xp.empty_like(hat)
     if needs[0] and hat.size and natively(xp, rows, hat, *(() if weight is None else (weight,))):
         gw, gb = np.zeros((2, width), hat.dtype)
@@ -68,7 +65,7 @@ def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: fl
         o -= h * along
         o *= rstd[start:stop]
 
-    if needs[0]:
+    if needs[0] and hat.size:
         over_rows(xp, work, hat.shape[0], width)
     gx = out.reshape(g.shape) if needs[0] else None
     if not shapes:
@@ -81,7 +78,7 @@ def layer_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: fl
 def rms_norm(xp: Any, x: Array, *weight: Array, dims: int, eps: float) -> Any:
     """Divide the last `dims` axes by their root mean square, then multiply by `weight`."""
     width = math.prod(x.shape[-dims:])
-    source = _rows(x, width)
+    source = x.reshape(math.prod(x.shape[:-dims]), width)
     hat = xp.empty_like(source)
     rrms = xp.empty((source.shape[0], 1), x.dtype)
 
@@ -90,7 +87,8 @@ def rms_norm(xp: Any, x: Array, *weight: Array, dims: int, eps: float) -> Any:
         rrms[start:stop, 0] = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / width + eps)
         xp.multiply(rows, rrms[start:stop], out=hat[start:stop])
 
-    over_rows(xp, work, source.shape[0], width)
+    if source.size:
+        over_rows(xp, work, source.shape[0], width)
     out = hat * weight[0].reshape(width) if weight else hat.copy()
     return out.reshape(x.shape), (hat, rrms, weight[0] if weight else None)
 
@@ -98,11 +96,11 @@ def rms_norm(xp: Any, x: Array, *weight: Array, dims: int, eps: float) -> Any:
 def rms_norm_vjp(xp: Any, g: Array, saved: Any, needs: Any, dims: int, eps: float) -> Any:
     hat, rrms, weight = saved
     width = hat.shape[1]
-    rows = _rows(g, width)
+    rows = g.reshape(hat.shape)
     gx = None
     if needs[0]:
         out = rows * weight.reshape(width) if weight is not None else rows.copy()
-        out -= hat * (xp.einsum("ij,ij->i", out, hat)[:, None] / width)
+        out -= hat * (xp.einsum("ij,ij->i", out, hat)[:, None] / max(width, 1))
         out *= rrms
         gx = out.reshape(g.shape)
     if weight is None:
@@ -133,7 +131,7 @@ def batch_norm_vjp(xp: Any, g: Any, saved: Any, needs: Any, eps: float) -> Any:
     centred, rstd, weight = saved
     ndim = centred.ndim
     axes = (0, *range(2, ndim))
-    count = centred.size // centred.shape[1]
+    count = math.prod(centred.shape[i] for i in axes)
     g_out, g_mean, g_variance = g
     gx = gw = gb = None
     along = xp.zeros_like(rstd)
@@ -141,7 +139,8 @@ def batch_norm_vjp(xp: Any, g: Any, saved: Any, needs: Any, eps: float) -> Any:
     if g_out is not None:
         along = (g_out * centred).sum(axis=axes)
         gb = total = g_out.sum(axis=axes)
-        gw = along * rstd
+        # The deviation of an empty batch is not a number, but nothing depends on the weight.
+        gw = along * rstd if count else along
     if needs[0]:
         # d/dx of the output through the variance and the mean, and of the two statistics themselves.
         slope = -along * weight * rstd**3 / count

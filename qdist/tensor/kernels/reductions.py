@@ -52,7 +52,7 @@ def prod_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bo
     """The product of all the others, from products before and after, so that zeros are exact."""
     (a,) = saved
     rest = tuple(i for i in range(a.ndim) if i not in axis)
-    flat = a.transpose(rest + axis).reshape(*(a.shape[i] for i in rest), -1)
+    flat = a.transpose(rest + axis).reshape(*(a.shape[i] for i in rest), math.prod(a.shape[i] for i in axis))
     before = xp.ones_like(flat)
     after = xp.ones_like(flat)
     xp.cumprod(flat[..., :-1], axis=-1, out=before[..., 1:])
@@ -84,7 +84,8 @@ def extreme_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims:
 
 
 def logsumexp(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
-    top = xp.max(a, axis=axis, keepdims=True)
+    # Of nothing at all there is no largest number, but a sum.
+    top = (xp.max if a.size else xp.sum)(a, axis=axis, keepdims=True)
     # A row of -inf has the logarithm -inf, not NaN.
     top = xp.where(xp.isfinite(top), top, a.dtype.type(0))
     y = xp.log(xp.sum(xp.exp(a - top), axis=axis, keepdims=True)) + top

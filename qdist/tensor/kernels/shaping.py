@@ -169,8 +169,9 @@ def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
 
 
 def gather(xp: Any, a: Array, indices: Array, axis: int) -> Any:
-    """out[i, j, k] = a[i, indices[i, j, k], k] for axis = 1, and so on."""
-    return xp.take_along_axis(a, indices, axis), (a.shape, indices)
+    """out[i, j, k] = a[i, indices[i, j, k], k] for axis = 1, and so on, for all i, j, k that indices has."""
+    _check_along("gather", a, indices, axis)
+    return a[_along(xp, indices, axis)], (a.shape, indices)
 
 
 def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
@@ -181,7 +182,17 @@ def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
 
 
 def scatter_add(xp: Any, a: Array, indices: Array, source: Array, axis: int) -> Any:
-    """A copy of a with source[i, j, k] added to [i, indices[i, j, k], k] for axis = 1, and so on."""
+    """A copy of a with source[i, j, k] added to [i, indices[i, j, k], k] for axis = 1, and so on, for all i, j, k that
+    indices has. source broadcasts to their shape."""
+    _check_along("scatter_add", a, indices, axis)
+    shape, needed = np.shape(source), indices.shape
+    if shape != needed and (
+        len(shape) > len(needed) or any(n not in (1, m) for n, m in zip(shape[::-1], needed[::-1]))
+    ):
+        raise ValueError(
+            f"scatter_add: a source of shape {shape} does not fit indices of shape {needed}: along each axis it needs "
+            "at least as many numbers as they have, or one"
+        )
     out = a.copy()
     add_at(xp, out, _along(xp, indices, axis), source)
     return out, (indices,)
@@ -189,11 +200,22 @@ def scatter_add(xp: Any, a: Array, indices: Array, source: Array, axis: int) -> 
 
 def scatter_add_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
     (indices,) = saved
-    return g, None, xp.take_along_axis(g, indices, axis) if needs[2] else None
+    return g, None, g[_along(xp, indices, axis)] if needs[2] else None
+
+
+def _check_along(name: str, a: Array, indices: Array, axis: int) -> None:
+    """Raises ValueError unless the places of indices, along all axes but the given one, are places of a."""
+    pairs = zip(indices.shape, a.shape)
+    if indices.ndim != a.ndim or any(n > m and i != axis for i, (n, m) in enumerate(pairs)):
+        raise ValueError(
+            f"{name}: indices of shape {indices.shape} do not fit a tensor of shape {a.shape}: they need as many axes, "
+            f"and along all but axis {axis} at most its sizes; expand() repeats a tensor along an axis of length one"
+        )
 
 
 def _along(xp: Any, indices: Array, axis: int) -> tuple:
-    """The full index tuple of take_along_axis."""
+    """The key of the places that indices name along an axis, at their own places along the others. Sizes of one are
+    places too and do not broadcast, other than in take_along_axis."""
     ranges = []
     for position, n in enumerate(indices.shape):
         shape = [1] * indices.ndim
