@@ -70,7 +70,7 @@ RULES: dict[str, Rule] = {
         Rule("mul", ar.mul, ar.mul_vjp, mixes=True),
         Rule("div", ar.div, ar.div_vjp, floating=True, mixes=True),
         # A sum over a count: the mean of what is not masked.
-        Rule("ratio", ar.div, ar.div_vjp, floating=True, count=lambda saved: float(saved[0])),
+        Rule("ratio", ar.div, ar.ratio_vjp, floating=True, count=lambda saved: float(saved[0])),
         Rule("pow", ar.power, ar.power_vjp),
         Rule("maximum", ar.maximum, ar.choice_vjp),
         Rule("minimum", ar.minimum, ar.choice_vjp),

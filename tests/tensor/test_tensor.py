@@ -201,6 +201,13 @@ def test_targets_that_count_nothing_have_to_be_named():
     with pytest.raises(IndexError, match=r"targets go from -100 to 1, but there are 3 classes; .*ignore_index=-100"):
         functional.cross_entropy(logits, Tensor([1, -100]))
     assert functional.cross_entropy(logits, Tensor([1, -100]), ignore_index=-100).item() == pytest.approx(np.log(3))
+    # Where nothing counts there is no mean, but nothing has a gradient.
+    logits = Tensor(np.ones((2, 3)), requires_grad=True)
+    with np.errstate(invalid="ignore"):
+        loss = functional.cross_entropy(logits, Tensor([-100, -100]), ignore_index=-100)
+    loss.backward()
+    assert np.isnan(loss.item())
+    assert not logits.grad.data.any()
     with pytest.raises(IndexError, match="'column-gather', or take vocab_parallel_cross_entropy"):
         functional.cross_entropy(logits, Tensor([1, 5]))
 

@@ -85,6 +85,13 @@ def div_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
     return ga, (-ga * conj(y) if needs[1] else None)
 
 
+def ratio_vjp(xp: Any, g: Array, saved: Any, needs: Any) -> Any:
+    """Of a sum over what it counts: where nothing counts, the mean is no number, but nothing has a gradient either."""
+    b, y = saved
+    ga = g / xp.where(b == 0, xp.inf, conj(b)).astype(b.dtype, copy=False)
+    return ga, (-ga * conj(y) if needs[1] else None)
+
+
 def power(xp: Any, a: Array, b: Array) -> Any:
     y = xp.power(a, b)
     return y, (a, b, y)
