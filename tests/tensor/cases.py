@@ -343,6 +343,7 @@ for axis, indices, source in (
     (1, ints(4, 2, 6), (2, 6)),
     (1, ints(4, 3, 6), (5, 8)),
     (1, ints(4, 3, 6), (1, 8)),
+    (1, ints(4, 5, 6), (1, 6)),
 ):
     case(
         "gather",

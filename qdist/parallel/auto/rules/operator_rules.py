@@ -296,12 +296,15 @@ def _index(shapes: Shapes, key: tuple[Any, ...]) -> Form:
 
 
 def _gather(shapes: Shapes, axis: int) -> Form:
-    """Also scatter_add, whose third input lies as the indices do."""
+    """Also scatter_add, whose third input lies as the indices do, or has one number for all of them along an axis."""
     x, indices = shapes[0] or (), shapes[1] or ()
-    apart = [i for i, (m, n) in enumerate(zip(x, indices)) if m != n or i == axis]
+    source = shapes[2] or () if len(shapes) > 2 else indices
+    wide = (1,) * (len(x) - len(source)) + source
+    apart = [i for i, sizes in enumerate(zip(x, indices, wide)) if len(set(sizes)) > 1 or i == axis]
     labels = _without(_names(len(x)), apart)
     linear = ((0,),) if len(shapes) == 2 else ((0, 2),)
-    return Form((labels,) * len(shapes), (labels,), _sizes((labels, x)), linear=linear, elements=math.prod(indices))
+    ins = (labels, labels, labels[len(x) - len(source) :])[: len(shapes)]
+    return Form(ins, (labels,), _sizes((labels, x)), linear=linear, elements=math.prod(indices))
 
 
 def _embedding(shapes: Shapes) -> Form:
