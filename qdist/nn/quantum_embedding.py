@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
-from qdist.program import initial_states
+from qdist.program import adjoint, initial_states
 from qdist.program.program import Program
 from qdist.state.outputs import Output
 from qdist.state.statevector import StateVector
@@ -33,6 +33,7 @@ class Start:
         """The state of each row after the circuit."""
         for row, amplitudes in zip(params, self.amplitudes):
             start = StateVector.from_amplitudes(amplitudes, program.dtype, program.comm, device=program.device)
+            adjoint.check_start(program, start)
             yield program.run_with(program.values(row), start, None, None)
 
 

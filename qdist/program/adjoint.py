@@ -30,6 +30,7 @@ from qdist.state.statevector import StateVector
 
 __all__ = [
     "check_differentiable",
+    "check_start",
     "checked_cotangent",
     "jacobian",
     "queued_gradient",
@@ -177,6 +178,24 @@ def check_differentiable(program: Runner) -> None:
         )
 
 
+_SURELY = 1 - 1e-5
+"""A probability that only rounding keeps from one."""
+
+
+def check_start(program: Runner, start: StateVector) -> None:
+    """Raises StateError where the circuit would reset or initialise qubits that are not 0 in a given state: that
+    measures them, and what becomes of qubits that are entangled with them is random."""
+    for gate, qubits, *_ in program.source.body if program.source.resets else ():
+        if gate.kind in ("reset", "initialize"):
+            chances = start.probabilities(qubits)
+            if chances[0] < _SURELY * chances.sum():
+                which = f"qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))}"
+                raise StateError(
+                    f"the circuit's {gate.name} of {which}, which the given state does not have at 0, would measure "
+                    "there, with a random outcome: leave it out, or give a state that is 0 there"
+                )
+
+
 def sweep_back(
     program: Runner,
     ket: StateVector,
@@ -240,6 +259,7 @@ def _vjp_from(
     cotangents: Sequence[Any],
     initial: StateVector,
 ) -> tuple[list[Any], NDArray[np.float64]]:
+    check_start(program, initial)
     program = program.for_gradients
     with program.lock:
         ket = program.run_with(program.values(params), initial, None, None)

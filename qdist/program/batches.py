@@ -28,6 +28,7 @@ from qdist.state.statevector import StateVector
 __all__ = [
     "check_outputs",
     "check_states",
+    "check_unitary",
     "each_state",
     "expectations",
     "fit",
@@ -113,8 +114,7 @@ def output_values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.
 
 def states(program: Runner, theta: NDArray[np.float64]) -> NDArray[Any]:
     """``Program.run_batch``."""
-    if any(part.instruction is not None for part in program.plan.parts):
-        raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
+    check_unitary(program)
     check_states(program, len(theta))
     if not program.row_programs.unfit:
         states = program.row_programs.of().states(program.source.extended(theta), _NONE)
@@ -240,6 +240,12 @@ def one_row_vjp(
     if reading.is_numbers:
         return values[0].tolist(), gradient
     return [float(v[0]) if v.ndim == 1 else v[0] for v in reading.columns.values(values)], gradient
+
+
+def check_unitary(program: Runner) -> None:
+    """Raises StateError for what cannot run as a batch."""
+    if any(part.instruction is not None for part in program.plan.parts):
+        raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
 
 
 def one_part(program: Runner, count: int) -> bool:

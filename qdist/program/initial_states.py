@@ -39,6 +39,7 @@ def is_batch(params: Any, initial: Any) -> bool:
 def run_batch(program: Runner, params: Any, initial: Any) -> NDArray[Any]:
     """See ``Program.run_batch``."""
     theta, starts = _rows(program, params, initial)
+    batches.check_unitary(program)
     batches.check_states(program, len(theta))
     found = np.empty((len(theta), 1 << program.num_qubits), program.dtype)
     for row, values, start in counted("rows", zip(found, theta, starts), program.comm, len(theta)):
@@ -129,8 +130,15 @@ def _rows(program: Runner, params: Any, initial: Any) -> tuple[NDArray[np.float6
     if count is not None and count != len(theta):
         raise StateError(f"{len(theta)} parameter sets and {count} initial states: a batch has one of each a row")
     if isinstance(initial, StateVector):
+        adjoint.check_start(program, initial)
         return theta, (initial for _ in range(len(theta)))
-    return theta, (_state(program, one) for one in initial)
+    return theta, (_checked(program, one) for one in initial)
+
+
+def _checked(program: Runner, given: Any) -> StateVector:
+    start = _state(program, given)
+    adjoint.check_start(program, start)
+    return start
 
 
 def _state(program: Runner, given: Any) -> StateVector:

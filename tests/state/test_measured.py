@@ -198,3 +198,32 @@ def test_bits_measured_on_the_way_and_at_the_end_belong_together() -> None:
     counts = qd.compile(coin()).counts(600, seed=7)
     assert set(counts) == {"00", "11"}
     assert abs(counts["11"] - 180) < 60
+
+
+@pytest.mark.parametrize("begin", ["initialize", "reset"])
+def test_what_measures_a_given_state_is_refused_where_no_seed_is_taken(begin: str) -> None:
+    theta = qd.Parameter("theta")
+    circuit = qd.Circuit(2)
+    prepared = circuit.initialize([0.6, 0.8], [0]) if begin == "initialize" else circuit.reset(0)
+    program = qd.compile(prepared.ry(theta, 1).cx(1, 0).ry(0.3, 1), dtype="complex128")
+    layer = qd.nn.QuantumLayer(circuit, ["Z1"], weights=[theta], amplitudes=True, initial=[0.4], dtype="complex128")
+    bell, zero = np.array([1, 0, 0, 1]) / np.sqrt(2), np.array([0.6, 0, 0.8, 0])
+    calls = [
+        lambda start: program.value_and_grad("Z1", [0.4], initial=start)[0],
+        lambda start: program.vjp(["Z1"], [0.4], [1.0], initial=start)[0][0],
+        lambda start: program.vjp(["Z1"], [[0.4]], [np.ones(1)], initial=[start])[0][0][0],
+        lambda start: layer(qd.Tensor(start[None])).data[0, 0],
+    ]
+    for call in calls:
+        with pytest.raises(StateError, match=rf"{begin} of qubit 0.* with a random outcome"):
+            call(bell)
+        # A qubit that is 0 is found in 0.
+        turned = qd.Circuit(2).initialize(np.kron(zero[::2], [0.6, 0.8] if begin == "initialize" else [1, 0]))
+        turned.ry(0.4, 1).cx(1, 0).ry(0.3, 1)
+        assert call(zero) == pytest.approx(qd.simulate(turned, dtype="complex128").expectation("Z1"), abs=1e-12)
+
+
+def test_a_batch_from_given_states_has_no_measurements_on_the_way() -> None:
+    program = qd.compile(coin().h(0), dtype="complex128")
+    with pytest.raises(StateError, match="cannot run as a batch"):
+        program.run_batch([], initial=[np.array([1.0, 0, 0, 0])])
