@@ -239,7 +239,9 @@ class Endpoint:
             return (None if x is target else x if target is None else copy_if_overlapping(x, target)), target, op, None
         divisor = None
         if op.name == "premul_sum":
-            x, op = module_of(x).multiply(x, op.factor, dtype=x.dtype), ReduceOp.SUM
+            # Into an array: without one, the product of a 0-d array is a scalar, which has no memory to send.
+            xp = module_of(x)
+            x, op = xp.multiply(x, op.factor, out=xp.empty_like(x), dtype=x.dtype), ReduceOp.SUM
         elif op.name == "avg":
             op, divisor = ReduceOp.SUM, self.size
         if target is None:

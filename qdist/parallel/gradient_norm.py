@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from qdist.comm import Communicator
 from qdist.optim.clip import check_max_norm, scale_gradients, squares
+from qdist.parallel.partition import Partition
 from qdist.tensor import Tensor
 
 __all__ = ["Graded", "clip_grad_norm_", "grad_norm"]
 
 
 class Graded(Protocol):
-    """A Parameter, or the part of one that a rank updates."""
+    """A Parameter, the part of one that a rank updates, or any other Tensor with a gradient, which is whole."""
 
     @property
     def grad(self) -> Tensor | None: ...
-    @property
-    def partition(self) -> Any: ...
 
 
 def grad_norm(
@@ -44,11 +43,12 @@ def grad_norm(
         if id(parameter) in skipped:
             continue
         own = 0.0 if parameter.grad is None else squares(parameter.grad)
-        if parameter.partition is None:
+        partition: Partition | None = getattr(parameter, "partition", None)
+        if partition is None:
             total += own
         else:
             # A group takes part even when it has no gradient here: the others may have one.
-            comm = parameter.partition.comm
+            comm = partition.comm
             divided[comm] = divided.get(comm, 0.0) + own
     total += sum(float(comm.all_reduce(np.array(part))) for comm, part in divided.items())
     for comm in over:

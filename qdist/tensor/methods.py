@@ -16,7 +16,7 @@ from .arrays import as_dtype, device_of
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-Axis = int | tuple[int, ...] | None
+Axis = int | tuple[int, ...] | list[int] | None
 
 
 def normal_axis(axis: int, ndim: int) -> int:
@@ -34,7 +34,7 @@ def normal_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     """A tuple of different non-negative axes; None means all."""
     if axis is None:
         return _ALL[ndim] if ndim < len(_ALL) else tuple(range(ndim))
-    axes = tuple(normal_axis(a, ndim) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    axes = tuple(normal_axis(a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     if len(set(axes)) < len(axes):
         raise ValueError(f"axis {axis} names a dimension twice")
     return axes
@@ -319,4 +319,5 @@ def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
     """Accept both f(2, 3) and f((2, 3))."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
-    return tuple(int(n) for n in given)
+    # An int stays what it is: static programs have lengths that know where they are from.
+    return tuple([n if isinstance(n, int) else int(n) for n in given])

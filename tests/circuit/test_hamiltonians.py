@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qdist.circuit import CircuitError, Parameter, PauliSum
+from qdist.circuit import CircuitError, Hermitian, Parameter, PauliString, PauliSum
 from qdist.circuit.library import (
     Molecule,
     annihilation,
     creation,
+    electronic_hamiltonian,
     excitations,
     h2,
     hartree_fock,
@@ -218,6 +219,32 @@ class TestEvolution:
     def test_one_site(self):
         assert heisenberg_evolution(1, 1.0).num_qubits == 1
 
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"X0": 1.0},
+            PauliString("X0 Y2"),
+            "Z0 Z1",
+            {"X0": 0.3, PauliString("Z1 Z2"): -0.7},
+            Hermitian([[1, 0.5j], [-0.5j, -1]], [1]),
+        ],
+        ids=repr,
+    )
+    def test_a_hamiltonian_has_every_form_of_an_observable(self, given):
+        total = given.to_pauli_sum() if isinstance(given, Hermitian) else PauliSum(given)
+        exact = exponential(total, 0.3, 3)
+        found = reference.unitary(trotter(given, 0.3, 8, 6, num_qubits=3))
+        assert np.allclose(found, exact, rtol=0, atol=1e-9)
+        parts = trotter([given, "Z0"], 0.3, 8, 6, num_qubits=3) if len(total) == 1 else None
+        if parts is not None:
+            both = exponential(total + PauliSum("Z0"), 0.3, 3)
+            assert np.allclose(reference.unitary(parts), both, rtol=0, atol=1e-9)
+
+    @pytest.mark.parametrize("given", [None, 3, [("X0", 1.0)], [None], np.eye(2)], ids=repr)
+    def test_what_is_no_hamiltonian_is_refused(self, given):
+        with pytest.raises(CircuitError, match="a Hamiltonian is a sum"):
+            trotter(given, 0.3)
+
     def test_bad_arguments_are_refused(self):
         with pytest.raises(CircuitError, match="real"):
             trotter(PauliSum({"X0": 1j}), 1.0)
@@ -294,6 +321,17 @@ class TestMolecules:
         }
         expected = PauliSum(published) + nuclear_repulsion
         assert h2().hamiltonian().allclose(expected, tolerance=1e-7)
+
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    def test_complex_integrals_are_refused(self, place):
+        h = [0.7, np.diag([-1.25, -0.5]), np.zeros((2, 2, 2, 2))]
+        expected = electronic_hamiltonian(*h)
+        real = [np.asarray(part).astype(complex) for part in h]
+        assert electronic_hamiltonian(*real) == expected
+        assert electronic_hamiltonian(h[0], h[1].tolist(), h[2].tolist()) == expected
+        h[place] = real[place] + 0.1j
+        with pytest.raises(CircuitError, match=["constant", "one_body", "two_body"][place] + " has an imaginary part"):
+            electronic_hamiltonian(*h)
 
     def test_h2_energies(self):
         molecule = h2()

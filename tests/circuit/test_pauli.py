@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qdist.circuit.errors import CircuitError
@@ -112,6 +112,28 @@ class TestConstruction:
         assert PauliSum.from_masks(expected.x, expected.z, expected.coefficients) == expected
         assert PauliSum.from_masks([1 << 80], [0], [1.0]) == PauliSum("X80")
 
+    @given(
+        st.lists(st.tuples(*2 * [st.integers(0, 62) | st.integers(62, 65) | st.integers(0, 200)]), max_size=5),
+        st.sampled_from([list, tuple, lambda masks: np.array(masks, dtype=object)]),
+    )
+    @example([(0, 1), (63, 63)], list)
+    @example([(63, 63), (63, 63)], list)
+    def test_masks_are_integers_of_any_size(self, bits, kind):
+        expected = PauliSum([(PauliString.from_masks(1 << x | 1, 1 << z), k + 1.0) for k, (x, z) in enumerate(bits)])
+        x, z = kind([1 << x | 1 for x, _ in bits]), kind([1 << z for _, z in bits])
+        assert PauliSum.from_masks(x, z, np.arange(1.0, len(bits) + 1)) == expected
+
+    def test_lists_of_words_may_be_large(self):
+        expected = PauliSum({"X0 X1 X64": 1.0, "X63 X127": 1.0})
+        assert PauliSum.from_masks([[3, 1], [1 << 63, 1 << 63]], [[0, 0], [0, 0]], [1, 1]) == expected
+
+    @pytest.mark.parametrize(
+        "masks", [[1.0], [1.0, 1 << 63], [1.5, 1 << 80], ["1"], [[[1]]], 1, np.array([1.0]), [None]]
+    )
+    def test_masks_that_are_no_integers_are_refused(self, masks):
+        with pytest.raises(TypeError, match="masks must be integers"):
+            PauliSum.from_masks(masks, [0], [1.0])
+
     def test_arrays_cannot_be_changed_from_outside(self):
         own = np.array([1.0, 2.0])
         h = PauliSum.from_masks([1, 2], [0, 0], own)
@@ -147,8 +169,12 @@ class TestConstruction:
     def test_masks_of_different_lengths_are_refused(self):
         with pytest.raises(CircuitError, match="equally long"):
             PauliSum.from_masks([1, 2], [0], [1.0, 2.0])
-        with pytest.raises(CircuitError, match="negative"):
-            PauliSum.from_masks([-1], [0], [1.0])
+        for mask in (-1, -1 << 70):
+            for others in ([], [1 << 63], [1 << 80]):
+                with pytest.raises(CircuitError, match="negative"):
+                    PauliSum.from_masks([mask, *others], [0] * (1 + len(others)), [1.0] * (1 + len(others)))
+        with pytest.raises(CircuitError, match="64 bits"):
+            PauliSum.from_masks([[0, 1 << 64]], [[0, 0]], [1.0])
 
 
 class TestAlgebra:
@@ -249,6 +275,25 @@ class TestAlgebra:
             PauliSum("X0 Z1").relabel([4, 4])
         with pytest.raises(CircuitError, match="1 qubits were given for a sum on 2"):
             PauliSum("X0 Z1").relabel([4])
+
+    @pytest.mark.parametrize(
+        "qubits", [{0: 3, 1: 2}, {3, 2}, [1.9, 0], [1.0, 0], np.array([1.0, 0]), ["1", "0"], "10", 2]
+    )
+    def test_qubits_are_a_list_of_integers(self, qubits):
+        takes = [
+            PauliSum("X0 Z1").relabel,
+            PauliString("X0 Z1").relabel,
+            lambda given: Hermitian(np.eye(4), given),
+            lambda given: PauliSum.from_matrix(np.eye(4), given),
+        ]
+        for take in takes:
+            with pytest.raises(TypeError, match="qubits must be a list"):
+                take(qubits)
+
+    def test_numpy_integers_are_qubits(self):
+        for qubits in (np.array([3, 2]), [np.int8(3), np.uint64(2)], range(3, 1, -1)):
+            assert PauliSum("X0 Z1").relabel(qubits) == PauliSum("Z2 X3")
+            assert Hermitian(np.eye(4), qubits).qubits == (3, 2)
 
     def test_text(self):
         h = PauliSum({"Z0 Z1": -1.0, "X3": -0.5, "": 2, "Y1": 1j, "Y2": 1 + 2j})

@@ -49,6 +49,21 @@ def test_reductions_that_make_no_sense_say_why(four: Communicator, dtype: str, o
         four.reduce(np.ones((4, 2), dtype), op=op)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 0), (3, 2)])
+@pytest.mark.parametrize("async_op", [False, True])
+def test_a_sum_with_a_factor_takes_arrays_of_any_shape(dtype: str, shape: tuple[int, ...], async_op: bool) -> None:
+    comm, op = qc.init(backend="solo"), qc.ReduceOp.premul_sum(0.5)
+    x = np.full(shape, 3, dtype)
+    for call in (comm.all_reduce, comm.reduce):
+        for out in (None, np.zeros(shape, dtype)):
+            got = call(x, op=op, out=out, async_op=async_op)
+            got = got.wait() if async_op else got
+            assert out is None or got is out
+            np.testing.assert_array_equal(got, np.full(shape, 1.5, dtype), strict=True)
+        np.testing.assert_array_equal(x, 3)
+
+
 def test_unknown_reductions_list_the_known(four: Communicator) -> None:
     with pytest.raises(ValueError, match="unknown reduction 'mean': use one of sum, product, min, max, avg"):
         four.all_reduce(np.zeros(3), "mean")

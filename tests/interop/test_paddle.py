@@ -197,6 +197,140 @@ def test_a_static_program_is_fed_and_fetched_by_name() -> None:
         pass
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 6, 9])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_written_lengths_stay_and_open_ones_follow_the_data(rows: int, fixed: bool) -> None:
+    """Every function also runs on NumPy arrays, which is what it must give."""
+
+    functions = {
+        "a constant is reshaped": lambda x, c: c.reshape(3, 1),
+        "rows and one axis more": lambda x, c: x.reshape(x.shape[0], 1, 4),
+        "rows as the second axis": lambda x, c: x.reshape(2, x.shape[0], 2),
+        "arithmetic of rows": lambda x, c: x.reshape(x.shape[0] * 2, 2),
+        "by a NumPy integer": lambda x, c: x.reshape(np.int64(2) * x.shape[0], 2),
+        "half of it": lambda x, c: x.reshape(2 * x.shape[0], 2).reshape((2 * x.shape[0]) // 2, 4),
+        "more than rows": lambda x, c: (x * 2.0).T.reshape(-1, (x * 2.0).T.shape[1]),
+        "without the last": lambda x, c: x[: x.shape[0] - 1],
+        "the last": lambda x, c: x[x.shape[0] - 1],
+        "literal slice": lambda x, c: x[:1].reshape(1, 4),
+        "the sum of four columns": lambda x, c: x.sum(1) * 1.0,
+    }
+    own = np.arange(rows * 4.0, dtype=np.float32).reshape(rows, 4)
+    constant = np.arange(3.0, dtype=np.float32)
+    for name, function in functions.items():
+        paddle.enable_static()
+        program = paddle.static.Program()
+        with paddle.static.program_guard(program):
+            x = paddle.static.data("x", [rows if fixed else None, 4])
+            made = function(x, paddle.to_tensor(constant)) * 1.0
+        (got,) = paddle.static.Executor().run(program, {"x": own}, [made])
+        np.testing.assert_array_equal(got, function(own, constant), err_msg=name)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 6])
+def test_constants_are_expanded_as_written(rows: int) -> None:
+    paddle.enable_static()
+    program, own = paddle.static.Program(), np.ones((rows, 4), np.float32)
+    with paddle.static.program_guard(program):
+        x = paddle.static.data("x", [None, 4])
+        one = paddle.to_tensor(np.ones((1, 4), np.float32))
+        three, each = one.expand(3, 4).sum() + x.sum() * 0, one.expand(x.shape[0], 4).sum(1)
+        split = (x + one.expand(x.shape[0], 4)).reshape(x.shape[0], 2, 2).mean([1, 2])
+    three, each, split = paddle.static.Executor().run(program, {"x": own}, [three, each, split])
+    assert three == 12
+    np.testing.assert_array_equal(each, np.full(rows, 4))
+    np.testing.assert_array_equal(split, np.full(rows, 2))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_a_network_captured_with_open_rows_is_the_network(rows: int) -> None:
+    def network(x, labels):
+        hidden = first(x)
+        scaled = (hidden - hidden.mean(1, keepdims=True)) / (hidden.var(1, keepdims=True) + 1.0)
+        middle = scaled.unsqueeze(1).flatten(1).reshape(-1, 3, 2).swapaxes(1, 2).flatten(1)
+        parts = paddle.nn.functional.softmax(middle).split(3, axis=1)
+        scores = second(parts[0] * parts[1])
+        return scores, paddle.nn.functional.cross_entropy(scores, labels)
+
+    rng = np.random.default_rng(rows)
+    own, labels = rng.normal(size=(rows, 4)).astype(np.float32), rng.integers(0, 3, (rows, 1))
+    first, second = paddle.nn.Linear(4, 6), paddle.nn.Linear(3, 3)
+    wanted = network(Tensor(own), Tensor(labels))
+    paddle.enable_static()
+    program = paddle.static.Program()
+    with paddle.static.program_guard(program):
+        x, y = paddle.static.data("x", [None, 4]), paddle.static.data("y", [None, 1], "int64")
+        fetched = network(x, y)
+    for got, want in zip(paddle.static.Executor().run(program, {"x": own, "y": labels}, fetched), wanted):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
+
+
+def test_a_fixed_number_of_rows_is_no_open_one() -> None:
+    paddle.enable_static()
+    program, own = paddle.static.Program(), np.arange(24, dtype=np.float32).reshape(6, 4)
+    with paddle.static.program_guard(program):
+        x = paddle.static.data("x", [6, 4])
+        y = x.reshape(3, -1)
+        z = (y * y).sum(axis=1)
+    first, second = paddle.static.Executor().run(program, {"x": own}, [y, z])
+    np.testing.assert_array_equal(first, own.reshape(3, -1))
+    np.testing.assert_array_equal(second, (own.reshape(3, -1) ** 2).sum(axis=1))
+    with pytest.raises(ValueError, match=r"has shape \(5, 4\), the program \(6, 4\)"):
+        paddle.static.Executor().run(program, {"x": own[:5]}, [y])
+
+
+def test_what_an_open_number_of_rows_cannot_do_is_refused() -> None:
+    paddle.enable_static()
+    refused = {
+        "no number to compute with": [
+            lambda x: x.sum() / x.shape[0],
+            lambda x: x * x.shape[0],
+            lambda x: x.sum() * (1 / x.shape[0]),
+            lambda x: x * float(x.shape[0]),
+            lambda x: x * (x.shape[0] * 0.5),
+            lambda x: x * (np.float32(2) * x.shape[0]),
+            lambda x: x * (np.ones(1) * x.shape[0]),
+            lambda x: x.var(0),
+        ],
+        r"write x\.shape\[0\]": [
+            lambda x: x.reshape(3, 2, 2),
+            lambda x: x + np.ones((3, 1), np.float32),
+            lambda x: x * float(len(x)),
+        ],
+    }
+    for match, functions in refused.items():
+        for function in functions:
+            with paddle.static.program_guard(paddle.static.Program()):
+                x = paddle.static.data("x", [None, 4])
+                with pytest.raises((TypeError, ValueError), match=match):
+                    function(x)
+
+
+def test_plain_tensors_are_clipped_as_parameters() -> None:
+    for clip in (paddle.nn.ClipGradByGlobalNorm(6.5), paddle.nn.ClipGradByNorm(5.0), paddle.nn.ClipGradByValue(3.5)):
+        stepped = []
+        for make in (Parameter, lambda values: paddle.to_tensor(values, stop_gradient=False)):
+            weights = [make(np.zeros(2)), make(np.zeros(1)), make(np.zeros(3))]
+            optimizer = paddle.optimizer.SGD(1.0, parameters=weights, grad_clip=clip)
+            ((weights[0] * np.array([3.0, -4.0])).sum() + (weights[1] * 12.0).sum()).backward()
+            optimizer.step()
+            stepped.append(np.concatenate([weight.numpy() for weight in weights]))
+        np.testing.assert_array_equal(*stepped)
+        assert np.abs(stepped[0]).max() > 1
+
+
+@pytest.mark.parametrize("axis", [None, 1, -1, [0], [0, 2], (0, 2), [-1, 1], [0, 1, 2]])
+def test_axes_may_be_lists(axis: object) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    axes = tuple(axis) if isinstance(axis, list) else axis
+    np.testing.assert_allclose(paddle.mean(x=Tensor(x), axis=axis).numpy(), x.mean(axes), rtol=1e-12)
+    np.testing.assert_allclose(paddle.mean(Tensor(x), axis, True).numpy(), x.mean(axes, keepdims=True), rtol=1e-12)
+    for name in ("sum", "mean", "max", "min", "prod", "var"):
+        np.testing.assert_allclose(getattr(Tensor(x), name)(axis).numpy(), getattr(x, name)(axes), rtol=1e-12)
+    with pytest.raises(ValueError, match="twice"):
+        paddle.mean(Tensor(x), [0, 0])
+
+
 def test_collectives_of_one_rank_leave_the_tensor() -> None:
     x, gathered = Tensor(np.arange(3.0)), []
     communication.all_reduce(x)

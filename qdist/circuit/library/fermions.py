@@ -9,7 +9,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from qdist.hints import hinted
 
@@ -46,7 +46,12 @@ def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_b
         constant: the energy of the nuclei and of frozen orbitals.
         one_body: h, of shape (n, n).
         two_body: (pq|rs) in the chemists' order, of shape (n, n, n, n).
+
+    Raises:
+        CircuitError: if any of them has an imaginary part: the orbitals must be real.
     """
+    constant = float(_real("constant", constant))
+    one_body, two_body = _real("one_body", one_body), _real("two_body", two_body)
     orbitals = range(len(one_body))
     moves = {
         (p, q): sum((creation(2 * p + s) @ annihilation(2 * q + s) for s in (0, 1)), PauliSum())
@@ -58,6 +63,14 @@ def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_b
         total += 0.5 * (move @ _weighted(moves, two_body[pq]))
     simple = total.simplify(1e-14)
     return PauliSum.from_masks(simple.x, simple.z, simple.coefficients.real)
+
+
+def _real(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Integrals as an array of real numbers."""
+    array = np.asarray(values)
+    if np.iscomplexobj(array) and array.imag.any():
+        raise CircuitError(f"{name} has an imaginary part: the integrals must be over real orbitals")
+    return array.real.astype(np.float64)
 
 
 def _weighted(moves: dict[tuple[int, int], PauliSum], weights: NDArray[np.float64]) -> PauliSum:

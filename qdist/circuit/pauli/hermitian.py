@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import CircuitError
+from .masks import checked_qubits
 from .operators import PauliSum
 
 
@@ -22,6 +23,7 @@ class Hermitian:
 
     Raises:
         CircuitError: if the matrix is not Hermitian, not finite, or does not fit the qubits.
+        TypeError: if `qubits` is no list of integers.
 
     >>> Hermitian([[0, 1], [1, 0]], [3]).to_pauli_sum()
     PauliSum({"X3": 1.0})
@@ -31,7 +33,7 @@ class Hermitian:
 
     def __init__(self, matrix: ArrayLike, qubits: Sequence[int]) -> None:
         values = np.array(matrix, dtype=np.complex128)
-        places = tuple(int(q) for q in qubits)
+        places = tuple(checked_qubits(qubits))
         size = 1 << len(places)
         if values.shape != (size, size):
             raise CircuitError(f"{len(places)} qubits need a {size} by {size} matrix, got one of shape {values.shape}")

@@ -5,7 +5,8 @@ iXZ a string is P(x, z) = i^|x & z| X^x Z^z. Many strings are two uint64 arrays 
 k holds qubits 64k to 64k + 63, so up to 64 qubits are one word and any number is correct.
 """
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Words = NDArray[np.uint64]
 MAX_QUBITS = 4096
 """Qubit numbers stop below this, so that a slip like "X10000000000" cannot ask for a mask of gigabytes."""
 
+_MASKS = "masks must be integers of shape (terms,) or (terms, words)"
 _POWERS_OF_I = np.array([1, 1j, -1, -1j])
 
 
@@ -113,15 +115,45 @@ def runs(*masks: Words) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def checked_masks(values: Any) -> Words:
     """Masks from a user as a fresh (terms, words) array."""
     array = np.asarray(values)
-    if array.dtype.kind == "O":
-        array = pack([int(mask) for mask in values])
+    if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
+        # NumPy makes float64 of a list with integers both below and above 2^63, which loses their low bits.
+        array = np.asarray(values, dtype=object)
     if array.size == 0:
         return np.zeros((0, 1), dtype=np.uint64)
-    if array.dtype.kind not in "iu" or array.ndim > 2:
-        raise TypeError("masks must be integers of shape (terms,) or (terms, words)")
+    if array.dtype.kind not in "Oiu" or array.ndim not in (1, 2):
+        raise TypeError(_MASKS)
+    if array.dtype.kind == "O":
+        return _packed(array)
     if array.dtype.kind == "i" and (array < 0).any():
         raise CircuitError("masks must not be negative")
     return array.astype(np.uint64).reshape(len(array), -1)
+
+
+def _packed(array: NDArray[np.object_]) -> Words:
+    """Masks from Python integers: whole masks of any size in one dimension, words of 64 bits in two."""
+    try:
+        numbers = [operator.index(number) for number in array.ravel()]
+    except TypeError:
+        raise TypeError(_MASKS) from None
+    if min(numbers) < 0:
+        raise CircuitError("masks must not be negative")
+    if array.ndim == 1:
+        return pack(numbers)
+    if max(numbers) >> 64:
+        raise CircuitError(
+            "masks of shape (terms, words) have words of 64 bits; give larger ones as one integer a term"
+        )
+    return np.array(numbers, dtype=np.uint64).reshape(array.shape)
+
+
+def checked_qubits(qubits: Iterable[int]) -> list[int]:
+    """Qubit numbers from a user, in their order; refuses what has none, and numbers that are not whole."""
+    if isinstance(qubits, Mapping | Set):
+        raise TypeError(f"qubits must be a list with the new place of qubit 0, 1 and so on, not {qubits!r}")
+    try:
+        return [operator.index(qubit) for qubit in qubits]
+    except TypeError:
+        raise TypeError(f"qubits must be a list of integers, got {qubits!r}") from None
 
 
 def checked_coefficients(values: Any, names: Sequence[object] | None = None) -> NDArray[np.complex128]:

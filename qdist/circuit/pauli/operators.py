@@ -317,8 +317,9 @@ class PauliSum(Operator["PauliSum"]):
 
         Raises:
             CircuitError: if `qubits` names a qubit twice or is too short for the sum.
+            TypeError: if it is no list of integers.
         """
-        places = [int(q) for q in qubits]
+        places = masks.checked_qubits(qubits)
         if len(set(places)) != len(places) or any(not 0 <= q < masks.MAX_QUBITS for q in places):
             raise CircuitError(f"qubits must be different and between 0 and {masks.MAX_QUBITS - 1}, got {places}")
         if len(places) < self.num_qubits:

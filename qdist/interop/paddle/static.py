@@ -10,12 +10,13 @@ import numpy as np
 
 from ...nn import Module, Parameter
 from ...parallel.auto import InputSpec
-from ...parallel.auto.eager.capture import capturing
-from ...parallel.auto.ir.graph import Recorder, Value
+from ...parallel.auto.eager.capture import capturing, paused
+from ...parallel.auto.ir.graph import Operation, Recorder, Value
 from ...parallel.auto.run import program_text
 from ...parallel.auto.run.program_text import ProgramText
-from ...tensor import Tensor, apply, no_grad
+from ...tensor import Rule, Tensor, apply, no_grad
 from ...tensor.random import default_generator
+from .open_lengths import OpenLength, OpenTensor, Values, has_length, in_run
 
 __all__ = [
     "Executor",
@@ -33,6 +34,10 @@ __all__ = [
 
 _ROWS = 3
 """Rows of the sample that stands for an open number of them while a program is captured."""
+
+_OTHER_ROWS = 2 * _ROWS
+"""Rows of a second sample: the axes whose lengths differ between the two are open. A multiple, so that what divides the
+one divides the other."""
 
 
 class _State:
@@ -56,8 +61,62 @@ def in_dynamic_mode() -> bool:
     return not _State.static
 
 
+def _values(operation: Operation) -> Iterator[Value]:
+    return (x for x in operation.inputs if isinstance(x, Value))
+
+
+def _run(operation: Operation, values: Values, **over: Any) -> tuple[Tensor, ...]:
+    """An operation on these values; what is not among them was the same for every number of rows."""
+    inputs = [values.get(x, x.tensor) if isinstance(x, Value) else x for x in operation.inputs]
+    attributes = {name: in_run(attribute, values) for name, attribute in operation.attributes.items()}
+    made = apply(operation.rule, *inputs, **{**attributes, **over})
+    return made if isinstance(made, tuple) else (made,)
+
+
 class _Recorder(Recorder):
-    """Parameters get names from the layers that have them."""
+    """Parameters get names from the layers that have them; tensors with open axes are told so."""
+
+    def __init__(self, model: Module) -> None:
+        super().__init__(model)
+        # What the second sample gives: what does not depend on the number of rows is the same for both.
+        self._others: dict[Value, Tensor] = {}
+        self._open: set[Value] = set()
+
+    def take(
+        self, rule: Rule, inputs: tuple[Any, ...], attributes: dict[str, Any], made: Any, pinned: Any, stage: Any
+    ) -> None:
+        """One operation; it is run on the second sample as well where it depends on the number of rows."""
+        super().take(rule, inputs, attributes, made, pinned, stage)
+        operation = self.graph.operations[-1]
+        outputs = others = made if isinstance(made, tuple) else (made,)
+        if self._open and (has_length(attributes) or not self._open.isdisjoint(_values(operation))):
+            try:
+                with paused(), no_grad():
+                    others = _run(operation, self._others)
+            except (ValueError, IndexError) as error:
+                raise ValueError(
+                    f"{rule.name} fits {_ROWS} rows and not {_OTHER_ROWS}, but their number is open: write x.shape[0] "
+                    f"or -1 for it ({error})"
+                ) from error
+        for value, out, other in zip(operation.outputs, outputs, others):
+            self.compare(value, out, other)
+
+    def compare(self, value: Value, tensor: Tensor, other: Tensor) -> None:
+        """Lengths that differ between a tensor of the one sample and that of the other are open."""
+        self._others[value] = other
+        if tensor.shape == other.shape:
+            return
+        self._open.add(value)
+        lengths = tuple(
+            n if n == m else OpenLength.of_axis(n, value, axis)
+            for axis, (n, m) in enumerate(zip(tensor.shape, other.shape, strict=True))
+        )
+        tensor.__class__ = OpenTensor
+        tensor.lengths = lengths  # type: ignore[attr-defined]
+
+    def lengths(self, value: Value) -> tuple[int | None, ...]:
+        """Of an input; None for the open ones."""
+        return tuple(n if n == m else None for n, m in zip(value.shape, self._others[value].shape))
 
     def value(self, tensor: Tensor) -> Value:
         if isinstance(tensor, Parameter) and id(tensor) not in self.names:
@@ -88,11 +147,12 @@ class Program:
     def __str__(self) -> str:
         return str(self.desc)
 
-    def add_input(self, name: str, tensor: Tensor) -> None:
-        """Data that every run is fed."""
+    def add_input(self, name: str, tensor: Tensor, other: Tensor) -> None:
+        """Data that every run is fed: a sample of it, and one with another number of rows where that is open."""
         if name in self._named:
             raise ValueError(f"data {name!r} is there already")
         self._recorder.add_input(name, tensor)
+        self._recorder.compare(self.graph.inputs[-1], tensor, other)
         self._named[name] = tensor
 
     def add_name(self, name: str, tensor: Tensor) -> str:
@@ -125,30 +185,23 @@ class Program:
         for value in self.graph.inputs:
             given = feed[value.name]
             values[value] = given if isinstance(given, Tensor) else Tensor(given)
-            if values[value].shape[1:] != value.shape[1:]:
-                raise ValueError(f"feed[{value.name!r}] has shape {values[value].shape}, the program {value.shape}")
-        rows = len(values[self.graph.inputs[0]]) if self.graph.inputs else _ROWS
+            shape, lengths = values[value].shape, self._recorder.lengths(value)
+            if len(shape) != len(lengths) or any(m not in (None, n) for n, m in zip(shape, lengths)):
+                raise ValueError(f"feed[{value.name!r}] has shape {shape}, the program {lengths}")
         if self._optimizer is None:
             with no_grad():
-                self._replay(values, rows)
+                self._replay(values)
         else:
             self._optimizer.zero_grad()
-            self._replay(values, rows)
+            self._replay(values)
             values[self.graph.loss].backward()
             self._optimizer.step()
         return [values[value].numpy() for value in wanted]
 
-    def _replay(self, values: dict[Value, Tensor], rows: int) -> None:
+    def _replay(self, values: dict[Value, Tensor]) -> None:
         for operation in self.graph.operations:
-            inputs = [values.get(x, x.tensor) if isinstance(x, Value) else x for x in operation.inputs]
-            attributes = dict(operation.attributes)
-            if attributes.get("ticket") is not None:
-                attributes["ticket"] = default_generator().ticket()
-            shape = attributes.get("shape")
-            if shape and shape[0] == _ROWS:
-                attributes["shape"] = (rows, *shape[1:])
-            made = apply(operation.rule, *inputs, **attributes)
-            values.update(zip(operation.outputs, made if isinstance(made, tuple) else (made,)))
+            over = {} if operation.attributes.get("ticket") is None else {"ticket": default_generator().ticket()}
+            values.update(zip(operation.outputs, _run(operation, values, **over)))
 
     def _fetched(self, item: Any) -> Value:
         tensor = item if isinstance(item, Tensor) else self._named.get(item)
@@ -201,8 +254,9 @@ def program_guard(main_program: Program, startup_program: _Startup | None = None
 
 def data(name: str, shape: Sequence[int | None], dtype: Any = "float32") -> Tensor:
     """Data of the default main program that every run is fed; the first length may be None."""
-    tensor = InputSpec(shape, np.dtype(dtype), name).sample(_ROWS, "cpu")
-    default_main_program().add_input(name, tensor)
+    spec = InputSpec(shape, np.dtype(dtype), name)
+    tensor = spec.sample(_ROWS, "cpu")
+    default_main_program().add_input(name, tensor, spec.sample(_OTHER_ROWS, "cpu"))
     tensor.name = name  # type: ignore[attr-defined]
     return tensor
 

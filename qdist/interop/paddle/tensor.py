@@ -17,7 +17,7 @@ def to_tensor(data: Any, dtype: Any = None, stop_gradient: bool = True) -> Tenso
 
 
 def mean(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
-    """The mean along axes, or of all elements."""
+    """The mean along an axis or a list of them, or of all elements."""
     return named(x.mean(axis, keepdim), "mean")
 
 

@@ -181,15 +181,16 @@ def test_ragged_all_to_all_with_counts(comm: qc.Communicator, dtype: str, async_
 
 @both_ways
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_premul_sum_takes_a_factor_of_each_rank(comm: qc.Communicator, dtype: str, async_op: bool) -> None:
-    everyone = inputs(comm, dtype, "contiguous")
+@pytest.mark.parametrize("kind", ["contiguous", "scalar"])
+def test_premul_sum_takes_a_factor_of_each_rank(comm: qc.Communicator, kind: str, dtype: str, async_op: bool) -> None:
+    everyone = inputs(comm, dtype, kind)
     op = qc.ReduceOp.premul_sum(0.5 + comm.rank)
     want = sum((0.5 + rank) * np.asarray(x) for rank, x in enumerate(everyone)).astype(dtype)
     same(finish(comm.all_reduce(everyone[comm.rank], op, async_op=async_op), async_op), want)
     got = finish(comm.reduce(everyone[comm.rank], 0, op, async_op=async_op), async_op)
     if comm.rank == 0:
         same(got, want)
-    rows = inputs(comm, dtype, "contiguous", comm.size)
+    rows = inputs(comm, dtype, kind, comm.size)
     got = finish(comm.reduce_scatter(rows[comm.rank], op, async_op=async_op), async_op)
     same(got, sum((0.5 + rank) * x[comm.rank] for rank, x in enumerate(rows)).astype(dtype))
 

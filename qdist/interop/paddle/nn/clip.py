@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from .... import parallel
 from ....comm import Communicator
@@ -41,8 +40,7 @@ class ClipGradByGlobalNorm(GradClip):
         if any(isinstance(p, auto.DistTensor) for p in parameters):
             auto.clip_grad_norm_(parameters, self.clip_norm)
         else:
-            graded: Any = parameters
-            parallel.clip_grad_norm_(graded, self.clip_norm, over=over, elsewhere=elsewhere)  # type: ignore[arg-type]
+            parallel.clip_grad_norm_(parameters, self.clip_norm, over=over, elsewhere=elsewhere)
 
 
 class ClipGradByNorm(ClipGradByGlobalNorm):
