@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -31,7 +32,7 @@ QDIST_LOG=info, or debug, has every command and program tell on stderr what it d
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code, which ``qdist.commands.exit_codes`` explains."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = parser(*given[:1]).parse_args(given)
+    options = parser(*given[:1]).parse_args(_with_minus(given))
     try:
         code = options.command(options)
         sys.stdout.flush()
@@ -45,6 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CommError, OSError, MemoryError, ValueError) as error:
         print(f"qdist {options.name}: {_one_line(error)}", file=sys.stderr)
         return exit_codes.REFUSED
+
+
+def _with_minus(given: Sequence[str]) -> list[str]:
+    """The words with an observable that begins with a minus as one word with its option: argparse takes ``-Z0`` for
+    another option."""
+    words = list(given)
+    if words[:1] == ["simulate"]:
+        for at in reversed(range(1, len(words) - 1)):
+            if words[at] == "--observable" and re.match(r"-\s*[0-9.IXYZ]", words[at + 1]):
+                words[at : at + 2] = [f"--observable={words[at + 1]}"]
+    return words
 
 
 def _one_line(error: Exception) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from qdist.backends.cuda.target import cuda_target
 from qdist.circuit import Circuit
+from qdist.commands.checks import check_ranks
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.page import html_page
@@ -23,7 +24,6 @@ from qdist.plan.planner import SCHEDULES, make_plan
 from qdist.plan.stages.cpu_target import cpu_target
 from qdist.plan.stages.target import Target
 from qdist.plan.timeline import timeline
-from qdist.program.source import FEWEST_CLOSE
 from qdist.state.moves.exchange import BUFFER_SHARE
 
 __all__ = ["add_plan_command"]
@@ -72,11 +72,7 @@ def add_plan_command(commands: Any) -> None:
 def _plan(options: argparse.Namespace) -> int:
     circuit = Circuit.from_file(options.file).remove_final_measurements()
     far = (options.ranks - 1).bit_length()
-    if far and circuit.num_qubits - far < FEWEST_CLOSE:
-        raise ValueError(
-            f"--ranks {options.ranks}: {circuit.num_qubits} qubits leave each rank fewer than {FEWEST_CLOSE}; use at "
-            f"most {1 << max(0, circuit.num_qubits - FEWEST_CLOSE)} ranks"
-        )
+    check_ranks(circuit.num_qubits, options.ranks)
     inside = inside_bits(options.ranks, range(options.per_node, options.ranks, options.per_node))
     started = time.perf_counter()
     dtype, cluster = np.dtype(options.dtype), _cluster(options)

@@ -26,7 +26,11 @@ def add_run_command(commands: Any) -> None:
         description="Runs a program on several ranks, here or on several hosts.",
         epilog="Examples: `qdist run -n 8 train.py --epochs 3`; `qdist run -H node0:4,node1:4 train.py`; on each of "
         "two machines `qdist run --nproc-per-node 4 --nnodes 2 --node-rank 0 --master-addr node0 train.py`, with "
-        "--node-rank 1 on the second. Plain `mpirun -n 8 python train.py` works just as well.",
+        "--node-rank 1 on the second. Plain `mpirun -n 8 python train.py` works just as well. The exit code is that of "
+        "the rank that failed first, 128 + N where signal N ended it. How a rank ended cannot be known where it was on "
+        "another host that mpirun started it on, or where Linux is older than 6.15: then the exit code is mpirun's, "
+        "and that of MPICH's, which the bundled one is, has no 128: it is N, ORed with those of other ranks that ended "
+        "by signals, such as the 9 with which it ends them.",
     )
     add_options(parser)
     parser.set_defaults(command=start)

@@ -19,4 +19,4 @@ exit codes:
   75       `qdist run`: the program was asked to stop and has saved its work; start it again
   130      interrupted by Ctrl-C
   141      the reader of the output has left
-  others   `qdist run` and `qdist trace`: that of the program, or 128 + N where signal N ended it"""
+  others   `qdist run` and `qdist trace`: that of the program, or 128 + N where signal N ended it (see `run --help`)"""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from qdist.circuit import Circuit, CircuitError, PauliString, PauliSum, qasm
+from qdist.circuit.qasm.errors import QasmError
 
 __all__ = ["observable", "with_values"]
 
@@ -73,7 +74,9 @@ def _number(setting: str, text: str) -> float:
     try:
         (phase,) = qasm.loads(f"OPENQASM 3.0; qubit q; gphase({text});")
         return float(phase.params[0])  # type: ignore[arg-type]
-    except (CircuitError, ValueError, TypeError):
+    except (CircuitError, ValueError, TypeError) as error:
+        if isinstance(error, QasmError) and text.strip():
+            raise ValueError(f"--param {setting}: {text!r} is not a number in OpenQASM: {error.message}") from None
         raise ValueError(f"--param {setting}: {text!r} is not a number; write one as 0.3 or pi/2") from None
 
 

@@ -17,9 +17,11 @@ from qdist.circuit import Circuit, PauliSum
 from qdist.comm import init
 from qdist.comm.bootstrap.environment import launch_of_this_process
 from qdist.comm.launch import spawn
+from qdist.commands.checks import check_can_be_written, check_ranks
 from qdist.commands.given_values import observable, with_values
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.program.program import Program
+from qdist.state.measuring.expectation import as_pauli_sum
 from qdist.threads import set_num_threads
 
 __all__ = ["add_simulate_command"]
@@ -81,7 +83,7 @@ def add_simulate_command(commands: Any) -> None:
     simulate.add_argument(
         "--shots", type=_positive, metavar="N", help=f"runs to count (default {_DEFAULT_SHOTS}), or to estimate from"
     )
-    simulate.add_argument("--seed", type=int, metavar="S", help="makes the outcomes the same every time")
+    simulate.add_argument("--seed", type=_seed, metavar="S", help="makes the outcomes the same every time")
     simulate.add_argument("--device", default="auto", metavar="DEVICE", help="cpu, cuda, cuda:N or auto (default auto)")
     simulate.add_argument("--ranks", type=_positive, metavar="N", help="split the state over N processes, started here")
     simulate.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")
@@ -100,6 +102,12 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 def _simulate(options: argparse.Namespace) -> int:
     _check_output(options.output)
     circuit = with_values(Circuit.from_file(options.file), options.param)
@@ -110,6 +118,10 @@ def _simulate(options: argparse.Namespace) -> int:
             raise ValueError(f"--ranks {options.ranks}: {launch.by} started {launch.size} ranks; leave it out")
         result = _on_this_rank(circuit, observables, options)
     elif (options.ranks or 1) > 1:
+        # What one process can tell: as many ranks would each say it, with a traceback.
+        check_ranks(circuit.num_qubits, options.ranks)
+        for asked in observables:
+            as_pauli_sum(asked, circuit.num_qubits)
         options.progress = options.progress or sys.stderr.isatty()
         plain = argparse.Namespace(**{name: value for name, value in vars(options).items() if name != "command"})
         result = spawn(_on_this_rank, options.ranks, (circuit, observables, plain))[0]
@@ -195,8 +207,7 @@ def _check_output(name: str | None) -> None:
     path = Path(name)
     if path.suffix not in _FORMATS:
         raise ValueError(f"--output {name}: a name that ends in {' or '.join(_FORMATS)}")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"--output {name}: there is no folder {path.absolute().parent}")
+    check_can_be_written(name)
 
 
 def _deliver(result: Result, circuit: Circuit, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qdist.comm.launch import run
+from qdist.commands.checks import check_can_be_written
 from qdist.tracing import trace
 
 __all__ = ["add_trace_command"]
@@ -24,7 +25,7 @@ The file is in Chrome's trace format: open it in ui.perfetto.dev or chrome://tra
 `with qdist.trace("run.json"):` does the same for a part of it. Processes that the program starts by itself, as spawn()
 does, are traced where they do so.
 
-The exit code is that of the program."""
+The exit code is that of the program; with --ranks, as of `qdist run`."""
 
 
 def add_trace_command(commands: Any) -> None:
@@ -49,6 +50,7 @@ def _trace(options: argparse.Namespace) -> int:
     script = Path(options.script)
     if not script.is_file():
         raise ValueError(f"{script}: no such file; give a Python program, as in `qdist trace --ranks 4 script.py`")
+    check_can_be_written(options.output)
     if options.ranks is not None:
         here = ["-m", "qdist", "trace", "--output", options.output, options.script, *options.arguments]
         return run(["python", *here], options.ranks)

@@ -124,6 +124,11 @@ def test_on_ranks_started_here(tmp_path, capsys) -> None:
         (["--device", "tpu"], "device='tpu': use 'cpu', 'cuda'"),
         (["--output", "x.txt"], "--output x.txt: a name that ends in .json or .npy"),
         (["--output", "none/x.npy"], "there is no folder"),
+        (["--param", "phi=1/2"], "1/2 divides integers, which OpenQASM 3 rounds toward zero; write 1.0/2"),
+        (["--param", "phi=nope"], "--param phi=nope: 'nope' is not a number in OpenQASM: 'nope' is not declared"),
+        (["--param", "phi="], "--param phi=: '' is not a number; write one as 0.3 or pi/2"),
+        (["--ranks", "2"], "--ranks 2: 3 qubits leave each rank fewer than 5; use at most 1 rank\n"),
+        (["--ranks", "64"], "--ranks 64: 3 qubits leave each rank fewer than 5; use at most 1 rank\n"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_option(qasm, capsys, monkeypatch, tmp_path, arguments, said) -> None:
@@ -134,6 +139,61 @@ def test_what_cannot_be_is_refused_with_the_option(qasm, capsys, monkeypatch, tm
     assert printed.out == ""
     assert said in printed.err
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("qubits", "most"), [(5, 1), (6, 2), (8, 8)])
+def test_no_rank_is_started_where_qubits_are_too_few(tmp_path, capsys, monkeypatch, qubits, most) -> None:
+    started = []
+    monkeypatch.setattr("qdist.commands.simulate.spawn", lambda fn, ranks, args: started.append(ranks) or [None])
+    path = tmp_path / "small.qasm"
+    path.write_text(f"OPENQASM 3.0; qubit[{qubits}] q; U(1, 0, 0) q[0];")
+    for ranks in (2, 3, 4, 7, 8, 9, 64):
+        started.clear()
+        code = main(["simulate", str(path), "--ranks", str(ranks)])
+        assert (code, started) == ((0, [ranks]) if ranks <= most else (2, []))
+        assert capsys.readouterr().err.count("\n") == (ranks > most)
+        assert main(["plan", str(path), "--ranks", str(ranks)]) == code
+        capsys.readouterr()
+    assert main(["simulate", str(path), "--ranks", "1", "--observable", f"Z{qubits}"]) == 2
+    if most > 1:
+        started.clear()
+        assert main(["simulate", str(path), "--ranks", "2", "--observable", f"Z{qubits}"]) == 2
+        assert not started
+
+
+@pytest.mark.parametrize("text", ["-Z0", "-0.5*Z0", "-.5Z0 Z1", "- Z0", "-Z0 + 2", "-2", "-Z0 Z1", "-YII"])
+def test_observables_may_begin_with_a_minus(qasm, capsys, text) -> None:
+    given = [qasm, "--param", "phi=0.25", "--param", "theta=0.1,pi/2,-0.4"]
+    found = simulated(capsys, *given, "--observable", text, "--observable", text)
+    assert found["values"] == pytest.approx(2 * list(-expected([-observable(text)])), abs=1e-6)
+    with pytest.raises(SystemExit):
+        main(["simulate", *given, "--observable", "--json"])
+
+
+def test_a_program_gets_its_own_words_as_they_are(tmp_path, capfd) -> None:
+    script = tmp_path / "words.py"
+    script.write_text("import sys; print(sys.argv[1:])")
+    assert main(["run", str(script), "--observable", "-Z0"]) == 0
+    assert "['--observable', '-Z0']" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("seed", ["-5", "1.5", "x"])
+def test_a_wrong_seed_names_its_option(qasm, capsys, seed) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", qasm, "--seed", seed])
+    assert f"argument --seed: {seed!r} is not a whole number of 0 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ranks", [[], ["-n", "2"]], ids=["here", "ranks"])
+@pytest.mark.parametrize(("output", "said"), [("none/t.json", "there is no folder"), (".", "this is a folder")])
+def test_trace_refuses_a_file_that_cannot_be_before_it_runs(tmp_path, capfd, monkeypatch, ranks, output, said) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "touch.py").write_text("open('ran', 'w')")
+    assert main(["trace", *ranks, "-o", output, "touch.py"]) == 2
+    printed = capfd.readouterr().err
+    assert printed.startswith(f"qdist trace: --output {output}: {said}")
+    assert printed.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
 
 
 def test_random_circuits_need_shots_for_observables(tmp_path, capsys) -> None:

@@ -54,8 +54,11 @@ def curve(tmp_path_factory) -> list[float]:
     return losses(folder)
 
 
-@pytest.mark.parametrize(("how", "code"), [("kill", 9), ("raise", 1), ("full", 74)])
-def test_a_job_that_fails_is_started_again_and_ends_with_the_same_curve(curve, tmp_path, how: str, code: int) -> None:
+# Of a rank that signal 9 ended: Linux tells from 6.15 on, before that MPICH's launcher says 9.
+@pytest.mark.parametrize(("how", "codes"), [("kill", (137, 9)), ("raise", (1,)), ("full", (74,))])
+def test_a_job_that_fails_is_started_again_and_ends_with_the_same_curve(
+    curve, tmp_path, how: str, codes: tuple[int, ...]
+) -> None:
     folder = tmp_path / "run"
     done = job(2, "mesh", folder, "--die", f"1:5:{how}", *(["--behind"] if how == "full" else []), restarts=1)
     _, told = done.communicate(timeout=300)
@@ -64,11 +67,11 @@ def test_a_job_that_fails_is_started_again_and_ends_with_the_same_curve(curve, t
     (line,) = [
         line for line in told.splitlines() if line.startswith("qdist run: restart 1 of 1 after 0.1 s, 2 ranks: ")
     ]
-    assert f"exit code {code}" in line
+    assert any(f"exit code {code}" in line for code in codes)
     events = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines() if "event" in line]
     (resumed,) = [event for event in events if event["event"] == "resumed"]
     assert resumed["restart"] == 1
-    assert f"exit code {code}" in resumed["reason"]
+    assert any(f"exit code {code}" in resumed["reason"] for code in codes)
     if how == "full":
         assert told.count("the last good checkpoint is") == 1
 
@@ -114,7 +117,8 @@ class Starts:
         code = self.codes.pop(0)
         if isinstance(code, str):
             raise CommError(code)
-        note_reason(f"rank 1 was the first to fail, exit code {code}")
+        if code not in (129, 130, 138, 143):  # The launcher itself was asked to end, which is no rank's failure.
+            note_reason(f"rank 1 was the first to fail, exit code {code}")
         return code
 
 

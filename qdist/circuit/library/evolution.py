@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from qdist.hints import hinted
 
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle
-from ..pauli import PauliString, PauliSum
+from ..pauli import Hermitian, PauliString, PauliSum
 from .graphs import disjoint_layers, lattice_edges, num_sites
 from .hamiltonians import heisenberg_xxz, tfim
+
+Hamiltonian: TypeAlias = PauliSum | PauliString | Mapping[Any, complex] | str | Hermitian
+"""What PauliSum can be made of, other than pairs, which would look like parts."""
+_FORMS = (PauliSum, PauliString, Mapping, str, Hermitian)
 
 
 def add_rotation(circuit: Circuit, angle: Angle, string: PauliString) -> None:
@@ -29,7 +34,7 @@ def add_rotation(circuit: Circuit, angle: Angle, string: PauliString) -> None:
 
 @hinted
 def trotter(
-    hamiltonian: PauliSum | Sequence[PauliSum],
+    hamiltonian: Hamiltonian | Sequence[Hamiltonian],
     time: Angle,
     steps: int = 1,
     order: int = 1,
@@ -38,17 +43,15 @@ def trotter(
     """exp(-i H time) by the product formulas of Trotter and Suzuki (Suzuki, J. Math. Phys. 32, 400 (1991)).
 
     Args:
-        hamiltonian: a Hermitian sum, or the parts of one in the order in which they are to act. The strings
-            of a part must commute, so that its evolution is exact. A sum is split into its qubit-wise
-            commuting groups.
+        hamiltonian: a Hermitian sum, or the parts of one in the order in which they are to act: each a PauliSum,
+            PauliString, dict of strings and coefficients, text like "Z0 Z1", or a Hermitian. The strings of a part
+            must commute, so that its evolution is exact. A sum is split into its qubit-wise commuting groups.
         time: a number, or a Parameter.
         steps: the number of equal steps.
         order: 1 (error time^2 / steps), or 2, 4, 6, ... (error time^(order + 1) / steps^order).
         num_qubits: the number of qubits, if more than the Hamiltonian acts on.
     """
-    if isinstance(hamiltonian, PauliSum):
-        hamiltonian = hamiltonian.group_qubit_wise_commuting()
-    parts = [part for part in hamiltonian if len(part)]
+    parts = [part for part in _parts(hamiltonian) if len(part)]
     for part in parts:
         if not part.is_hermitian():
             raise CircuitError(f"the coefficients of a Hamiltonian must be real: {part!r}")
@@ -66,6 +69,25 @@ def trotter(
         for string, coefficient in terms[index]:
             add_rotation(circuit, 2 * coefficient * fraction * time, string)
     return circuit
+
+
+def _parts(hamiltonian: Hamiltonian | Sequence[Hamiltonian]) -> Sequence[PauliSum]:
+    if isinstance(hamiltonian, _FORMS):
+        return _sum(hamiltonian).group_qubit_wise_commuting()
+    if not isinstance(hamiltonian, Iterable):
+        raise CircuitError(f"a Hamiltonian is a sum of Pauli strings, or a list of parts; got {hamiltonian!r}")
+    return [_sum(part) for part in hamiltonian]
+
+
+def _sum(part: Hamiltonian) -> PauliSum:
+    if isinstance(part, Hermitian):
+        return part.to_pauli_sum()
+    if isinstance(part, PauliSum | PauliString | Mapping | str):
+        return PauliSum(part)
+    raise CircuitError(
+        f'a part of a Hamiltonian is a sum such as {{"Z0 Z1": -1.0, "X0": 0.5}}; got {part!r} (PauliSum(pairs) makes a '
+        "sum of a list of pairs)"
+    )
 
 
 def _formula(num_parts: int, order: int, time: float) -> Iterator[tuple[int, float]]:

@@ -21,8 +21,10 @@ _LONGEST_PAUSE = 300.0
 _PROBE = 10.0
 """Seconds within which a host answers by ssh, or is gone."""
 
-_ASKED = {0, REQUEUE, *(128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1))}
-"""Exit codes of jobs that came to their end, or were asked to."""
+_DONE = {0, REQUEUE}
+"""Exit codes of jobs that came to their end, or saved their work to go on later."""
+_ASKED = {128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
+"""Exit codes of jobs that a signal to the launcher ended; where one ended a rank, the job has noted a reason."""
 
 _reason = ""
 
@@ -73,7 +75,7 @@ class Restarts:
                 code, why = 1, str(error)
             else:
                 why = _reason or f"exit code {code}"
-            if code in _ASKED:
+            if code in _DONE or (code in _ASKED and not _reason):
                 return code
             if restart == self._most:
                 if self._most:

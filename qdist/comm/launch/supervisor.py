@@ -19,6 +19,7 @@ from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, ended_before, read_endings
 from qdist.comm.guard.naming import ranks_text
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
+from qdist.comm.launch.exit_codes import exit_code_of, job_code
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import GRACE, Job, Signalled
 from qdist.comm.launch.restarts import Restarts, note_reason
@@ -56,7 +57,9 @@ def run(
     and MASTER_PORT: the first host and a port that is free here, where not given.
 
     However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
-    number. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+    number, and so it is where a signal ends the rank that fails first; but where Linux before 6.15 does not tell how a
+    rank ended, or it was on another host, the code is the launcher's: of MPICH's the bare number of the signal,
+    mixed with those of others. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
 
     Where ranks save their work when they are told to end (qdist.training), SIGTERM and SIGUSR1 are handed on to them,
     and the exit code is theirs: 75, for a scheduler to start the job again. grace: seconds that they have for it; then,
@@ -133,6 +136,8 @@ def _supervise(
     """Runs the launcher's command; sees that all ranks start, and says which rank broke off."""
     # Only ranks of other machines must reach the store from there. Its token comes to them in their environment.
     server = StoreServer("" if other_machines(hosts) else "127.0.0.1")
+    watched: dict[int, int] = {}
+    server.call_when_set(lambda key, value: _watch(watched, key, value))
     environ = os.environ | environ | {"QDIST_LAUNCHER": server.address.to_json()}
     endings = TemporaryDirectory(prefix="qdist-run-")
     environ[FOLDER] = endings.name
@@ -144,11 +149,14 @@ def _supervise(
                     print(f"qdist run: rank {rank} on {where['host']}, pid {where['pid']}", file=sys.stderr)
             here = {r: w["pid"] for r, w in started.items() if w["host"] == os.uname().nodename}
             job.hand_on(lambda: _saving(Path(endings.name), here), grace)
-            order = _order_of_ends(here, job.pid)
+            order, codes = _order_of_ends(here, job.pid, watched)
             code = job.wait()
             if job.handed_on and code != REQUEUE:
                 return 128 + job.handed_on
-        first = _first_to_fail(order, Path(endings.name))
+        broken = _first_to_fail(order, codes, Path(endings.name))
+        first = next(iter(broken)) if len(broken) == 1 else None
+        if code != 0:
+            code = job_code(code, [codes[rank] for rank in sorted(broken) if rank in codes])
         note_reason(f"exit code {code}" if first is None else f"rank {first} was the first to fail, exit code {code}")
         if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
             print(
@@ -175,6 +183,8 @@ def _supervise(
     finally:
         server.close()
         endings.cleanup()
+        for descriptor in watched.values():
+            os.close(descriptor)
 
 
 def _saving(endings: Path, pids: dict[int, int]) -> list[int]:
@@ -182,22 +192,38 @@ def _saving(endings: Path, pids: dict[int, int]) -> list[int]:
     return [pids[rank] for rank in read_endings(endings, SAVES) if rank in pids]
 
 
-def _order_of_ends(pids: dict[int, int], job: int) -> list[set[int]]:
-    """Waits until a job ends, watching these processes of this machine; returns the ranks in the order in which their
-    processes ended, together where it cannot be seen which came first. Nothing where that cannot be watched.
+def _watch(watched: dict[int, int], key: str, value: str) -> None:
+    """Opens the process of this machine that says that it is a rank: it may end before anybody looks."""
+    kind, _, rank = key.partition("/")
+    try:
+        where = json.loads(value) if kind == "started" else {}
+        if where.get("host") == os.uname().nodename and int(rank) not in watched:
+            watched[int(rank)] = os.pidfd_open(where["pid"])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return
 
-    job: the process with which the waiting ends.
+
+def _order_of_ends(
+    pids: dict[int, int], job: int, watched: dict[int, int] | None = None
+) -> tuple[list[set[int]], dict[int, int]]:
+    """Waits until a job ends, watching these processes of this machine; returns the ranks in the order in which their
+    processes ended, together where it cannot be seen which came first, and those exit codes of theirs that can be
+    known. Nothing where that cannot be watched.
+
+    job: the process with which the waiting ends. watched: pidfds of ranks that are open already, and stay so.
     """
     poller = select.poll()
+    watched = watched or {}
     rank_of: dict[int, int | None] = {}
     gone: set[int] = set()
     try:
         for rank, pid in [*pids.items(), (None, job)]:
             try:
-                descriptor = os.pidfd_open(pid)
+                descriptor = os.dup(watched[rank]) if rank in watched else os.pidfd_open(pid)
             except ProcessLookupError:
                 if rank is None:
-                    return []
+                    # The job has ended before anybody looked, and with it all its ranks.
+                    return [set(pids)], _known_codes(rank_of)
                 gone.add(rank)
                 continue
             rank_of[descriptor] = rank
@@ -207,30 +233,34 @@ def _order_of_ends(pids: dict[int, int], job: int) -> list[set[int]]:
             ended = [descriptor for descriptor, _ in poller.poll()]
             order.append({rank for descriptor in ended if (rank := rank_of[descriptor]) is not None})
             if any(rank_of[descriptor] is None for descriptor in ended):
-                return order
+                # Only now: a code is known once the launcher has waited for the process.
+                return order, _known_codes(rank_of)
             for descriptor in ended:
                 poller.unregister(descriptor)
     except OSError:
-        return []
+        return [], {}
     finally:
         for descriptor in rank_of:
             os.close(descriptor)
 
 
-def _first_to_fail(order: list[set[int]], endings: Path) -> int | None:
-    """The rank that broke off a job; None where that cannot be seen.
+def _known_codes(rank_of: dict[int, int | None]) -> dict[int, int]:
+    """The exit codes of ranks, by their pidfds, that can be known."""
+    found = {rank: exit_code_of(descriptor) for descriptor, rank in rank_of.items() if rank is not None}
+    return {rank: code for rank, code in found.items() if code is not None}
+
+
+def _first_to_fail(order: list[set[int]], codes: dict[int, int], endings: Path) -> set[int]:
+    """The rank that broke off a job; several where it cannot be seen which of them, none where nothing can be.
 
     A rank that has told of its failure is it, whichever process ended first: the launcher ends the others on its
     behalf, maybe before itself. Else it is the first to end, of those that had not come to their end.
     """
     failed, left = read_endings(endings, FAILED), read_endings(endings, LEFT)
     if failed:
-        return failed[0]
-    for ended in order:
-        broken = ended - set(left)
-        if broken:
-            return next(iter(broken)) if len(broken) == 1 else None
-    return None
+        return {failed[0]}
+    well = {*left, *(rank for rank, code in codes.items() if code == 0)}
+    return next((broken for ended in order if (broken := ended - well)), set())
 
 
 def _await_start(

@@ -46,6 +46,8 @@ class Values:
         self._handed_over: set[int] = set()
         self._held = 0
         self._lock = threading.Lock()
+        self.when_set: Callable[[str, str], None] | None = None
+        """Called with every key and value that is set, before whoever set it has its answer and goes on."""
 
     def claim(self, who: Identity) -> None:
         """Raises Refused when another process has said before that it is this rank."""
@@ -105,7 +107,9 @@ class Values:
             if held > _MAX_TEXT:
                 return {"error": f"the store is full ({_MAX_TEXT} characters)"}
             self._values[key], self._held = value, held
-            return {}
+        if self.when_set is not None:
+            self.when_set(key, value)
+        return {}
 
 
 class Session:
@@ -206,6 +210,10 @@ class StoreServer:
         keep_from_forks(self._listener, self._stop, self._stopped)
         self._thread = threading.Thread(target=self._serve, name="qdist-store", daemon=True)
         self._thread.start()
+
+    def call_when_set(self, call: Callable[[str, str], None]) -> None:
+        """Has every key and value that clients set told, in the store's thread, before they have their answer."""
+        self._values.when_set = call
 
     def snapshot(self, prefix: str) -> dict[str, str]:
         """Keys that begin with ``prefix``, read in this process without a connection."""

@@ -48,26 +48,26 @@ def test_ranks_are_listed_in_the_order_in_which_they_end(processes, monkeypatch)
 
     monkeypatch.setattr(supervisor.select, "poll", Poller)
     pids = {rank: processes[rank].pid for rank in range(3)}
-    assert _order_of_ends(pids, processes[3].pid) == [{2}, {0}, set()]
+    assert _order_of_ends(pids, processes[3].pid)[0] == [{2}, {0}, set()]
 
 
 @pytest.mark.parametrize(
     ("order", "notes", "first"),
     [
-        ([{0}, {1}, {2}], [(FAILED, 1)], 1),  # Rank 0 was ended on behalf of rank 1, and was gone before it.
-        ([{0}, {1}, {2}], [(FAILED, 2), (FAILED, 1)], 2),
-        ([{0}, {1, 2}], [(LEFT, 0), (FAILED, 2)], 2),
-        ([{2}, {1}, {0}], [(LEFT, 2)], 1),  # Killed, without a word; rank 2 had come to its end.
-        ([{0}, {1}], [], 0),
-        ([{0, 1}], [], None),
-        ([], [], None),
+        ([{0}, {1}, {2}], [(FAILED, 1)], {1}),  # Rank 0 was ended on behalf of rank 1, and was gone before it.
+        ([{0}, {1}, {2}], [(FAILED, 2), (FAILED, 1)], {2}),
+        ([{0}, {1, 2}], [(LEFT, 0), (FAILED, 2)], {2}),
+        ([{2}, {1}, {0}], [(LEFT, 2)], {1}),  # Killed, without a word; rank 2 had come to its end.
+        ([{0}, {1}], [], {0}),
+        ([{0, 1}], [], {0, 1}),
+        ([], [], set()),
     ],
 )
 def test_the_rank_that_tells_of_its_failure_is_named(tmp_path: Path, monkeypatch, order, notes, first) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     for how, rank in notes:
         note_ending(how, rank)
-    assert _first_to_fail(order, tmp_path) == first
+    assert _first_to_fail(order, {}, tmp_path) == first
 
 
 def test_run_names_the_rank_that_raised(tmp_path: Path) -> None:

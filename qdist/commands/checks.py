@@ -1,0 +1,33 @@
+"""What can be told to be impossible before a command starts its work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from qdist.program.source import FEWEST_CLOSE
+
+__all__ = ["check_can_be_written", "check_ranks"]
+
+
+def check_can_be_written(name: str) -> None:
+    """Raises ValueError for an --output that cannot be: work of hours would end without it."""
+    path = Path(name)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"--output {name}: there is no folder {folder}")
+    if path.is_dir():
+        raise ValueError(f"--output {name}: this is a folder; name a file in it")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ValueError(f"--output {name}: no permission to write it")
+
+
+def check_ranks(num_qubits: int, ranks: int) -> None:
+    """Raises ValueError for a state that is too small to be split over so many ranks."""
+    far = (ranks - 1).bit_length()
+    if far and num_qubits - far < FEWEST_CLOSE:
+        most = 1 << max(0, num_qubits - FEWEST_CLOSE)
+        raise ValueError(
+            f"--ranks {ranks}: {num_qubits} qubits leave each rank fewer than {FEWEST_CLOSE}; use at most "
+            f"{most} rank{'s' if most > 1 else ''}"
+        )
