@@ -46,6 +46,7 @@ SHARED_SIGNATURES = {
     "parallel/auto/run/callbacks.py on_epoch_end": "Callback's methods, all of which an Engine calls alike",
     "interop/paddle/amp.py minimize": "GradScaler's method; the loss was differentiated before",
     "interop/paddle/nn/clip.py __call__": "GradClip's call; only a norm over all parameters asks where the others are",
+    "interop/pennylane/outputs.py shape": "Output.shape(num_qubits); a circuit without wires has one amplitude",
     "interop/pennylane/device.py compute_derivatives": "Device's methods; states are differentiated in one way",
     "interop/pennylane/device.py compute_jvp": "Device's methods",
     "interop/mindspore/train.py on_batch_end": "Callback's methods",
