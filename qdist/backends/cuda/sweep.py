@@ -83,6 +83,7 @@ class CudaSweep:
                 WideGate(undone(stage.operations[0]), num_bits, dtype, cupy) if stage.is_wide else next(numbers)
                 for stage, _ in reversed(plan.stages)
             ]
+        self._only_moves = [stage.only_moves for stage, _ in reversed(plan.stages)]
         placed = (resident(*both, shape) for both in zip(self._tables.stages, self._tables.extents))
         self._resident = [(as_bytes(places), shared_bytes) for places, shared_bytes in placed]
         self._launcher = Launcher(self._tables, dtype, device)
@@ -240,7 +241,9 @@ class CudaSweep:
             extents = self._tables.extents
             wanted = [k for k, step in enumerate(self._steps) if isinstance(step, int) and extents[step].sums[1]]
             end = len(self._steps) if recover else (wanted[-1] + 1 if wanted else 0)
-            steps = list(zip(self._steps, self._support(support)[:end]))
+            planned = list(zip(self._steps, self._support(support), self._only_moves))[:end]
+            # Qubits that change places leave |0...0> alone.
+            steps = [(step, before) for step, before, only_moves in planned if before or not only_moves]
             sizes = [0 if isinstance(s, WideGate) else self._partial_size(s, before, rows)[1] for s, before in steps]
             found = _Schedule(steps, sizes)
             if len(self._schedules) < _MOST_SCHEDULES:
@@ -296,10 +299,10 @@ class CudaSweep:
         everything = (1 << self._num_bits) - 1
         support &= everything
         found = []
-        for step in reversed(self._steps):
+        for step, only_moves in zip(reversed(self._steps), reversed(self._only_moves)):
             found.append(support)
             if isinstance(step, WideGate):
                 support = everything
-            else:
+            elif support or not only_moves:
                 support |= sum(1 << p for p in self._tables.stages[step].tile)
         return found[::-1]

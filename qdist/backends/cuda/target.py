@@ -26,10 +26,6 @@ __all__ = ["CudaTarget", "cuda_target"]
 _ROW_BYTES = 128
 """Rows that memory is read in at its full speed; half as long ones take twice the time."""
 
-_PHASES_A_SWEEP = 3.0
-"""Phases of the adjoint sweep that take as long as memory does: a stage takes as long as the slower of both
-(benchmarks/gpu_notes.md)."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
@@ -48,6 +44,55 @@ _COSTS = {8: _Costs(0.44, 0.14, 0.0093, 0.116, (1.0, 1.02, 1.07)), 16: _Costs(0.
 """By bytes of an amplitude in the arithmetic. Fitted to 95 plans for seven circuits of 28 and 30 qubits on an H200, of
 which they tell the times to 5 % and 3 % (benchmarks/gpu_notes.md)."""
 
+
+@dataclass(frozen=True, slots=True)
+class _BackCosts:
+    """What a stage of the adjoint sweep takes with its arithmetic, in units of reading and writing ket and bra: to do
+    so beside all else; how much more in rows of half the length; a phase where a multiprocessor has room for one tile;
+    a matrix of one qubit and one of two, a lean one, Pauli rotations that flip the same bits; a block of phases, and
+    each term in it."""
+
+    memory: float = 0.40
+    half_rows: float = 0.36
+    phase_alone: float = 0.02
+    one: float = 0.09
+    two: float = 0.46
+    lean: float = 0.25
+    rotations: float = 0.35
+    diagonal: float = 0.19
+    term: float = 0.007
+
+    def of(self, memory: float, alone: int, blocks: Sequence[Block]) -> float:
+        """A stage of these blocks. memory: the time to read and write its rows; alone: such
+        phases."""
+        work = self.phase_alone * alone + sum(map(self._block, blocks))
+        return self.memory + self.half_rows * (memory - 1) + work
+
+    def _block(self, block: Block) -> float:
+        if block.kind in ("diagonal", "table"):
+            return self.diagonal + self.term * sum(len(o.terms) + len(o.wide) for o in block.operations)
+        if block.kind == "rotation":
+            return self.rotations
+        if block.keeps_parity:
+            return self.lean
+        if block.kind != "dense":
+            return 0.0
+        width, share = block.mixes.bit_count(), 0.5 ** len(block.operations[0].controls)
+        return share * (self.one if width == 1 else self.two * 4.0 ** (width - 2))
+
+
+_BACK_COSTS = _BackCosts()
+"""Fitted to 46 plans for fourteen circuits of 28 qubits in complex64 on an H200: it tells by how much plans of a
+circuit differ where qubits change places, to 6 % of the sweep (benchmarks/gpu_notes.md)."""
+
+_PHASES_A_SWEEP = 3.0
+"""Phases of the adjoint sweep that take as long as memory does: a stage takes as long as the slower of both, which is
+what plans whose qubits stay are compared by (benchmarks/gpu_notes.md)."""
+
+_FEWER_BLOCKS = {1: 1.1, 2: 1.05}
+"""What larger tiles than the shape's cost the adjoint sweep, by how many a multiprocessor has room for: barriers that
+more warps wait at (benchmarks/gpu_notes.md)."""
+
 _FEWEST_BITS_TO_CHOOSE = 23
 """Of shards for which several shapes are tried: smaller ones fit caches, where a sweep costs little."""
 
@@ -61,10 +106,6 @@ _FEWEST_BITS_TO_TRY = 26
 
 _PHASES_A_GATE = 0.75
 """Of a matrix of two qubits, before its blocks are known: some share a phase."""
-
-_FEWER_BLOCKS = {1: 1.1, 2: 1.05}
-"""What larger tiles than the shape's cost the adjoint sweep, by how many a multiprocessor has room for: barriers that
-more warps wait at (benchmarks/gpu_notes.md)."""
 
 _ONE_ROW = 12
 """A launch of one block, where the kernels of single circuits are bound by their many launches."""
@@ -104,9 +145,7 @@ class CudaTarget(Target):
         return _fits(num_bits, stage, blocks, self.shape)
 
     def sweep_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
-        inside = sum(1 << p for p in stage.close)
-        row = next(p for p in range(num_bits + 1) if not inside >> p & 1)
-        memory = max(1.0, _ROW_BYTES / (self.dtype.itemsize << row))
+        memory = self._memory(num_bits, stage)
         if stage.is_wide:
             return memory
         if self.shape.states == 1:
@@ -118,10 +157,27 @@ class CudaTarget(Target):
             return max(memory, costs.larger[min(max(0, more), len(costs.larger) - 1)] * work)
         # The adjoint sweep takes one more than it has: 0.8 ms each at 28 qubits in complex64 on an H200.
         count = num_phases(stage.close, undoing(blocks), self.shape)
+        fewer = self._fewer_blocks(stage)
+        return (_FEWER_BLOCKS[fewer] if fewer else 1.0) * max(memory, (1 + count) / _PHASES_A_SWEEP)
+
+    def stage_cost(self, num_bits: int, stage: Stage, blocks: Sequence[Block]) -> float:
+        if self.shape.states == 1 or stage.is_wide:
+            return self.sweep_cost(num_bits, stage, blocks)
+        count = num_phases(stage.close, undoing(blocks), self.shape) if self._fewer_blocks(stage) == 1 else 0
+        return _BACK_COSTS.of(self._memory(num_bits, stage), count, blocks)
+
+    def _memory(self, num_bits: int, stage: Stage) -> float:
+        """The time to read and write the shard in the rows that the stage's tiles have."""
+        inside = sum(1 << p for p in stage.close)
+        row = next(p for p in range(num_bits + 1) if not inside >> p & 1)
+        return max(1.0, _ROW_BYTES / (self.dtype.itemsize << row))
+
+    def _fewer_blocks(self, stage: Stage) -> int:
+        """How many tiles of the adjoint sweep a multiprocessor has room for, where they are larger than its shape's;
+        0 where they are not."""
         usual = back_shape_of(self.shape.dtype)
         more = max(0, len(stage.close) - usual.tile)
-        larger = _FEWER_BLOCKS[max(1, usual.blocks >> more)] if more else 1.0
-        return larger * max(memory, (1 + count) / _PHASES_A_SWEEP)
+        return max(1, usual.blocks >> more) if more else 0
 
     def tries(self, num_bits: int) -> int:
         return _TRIES if self.shape.states == 1 and num_bits >= _FEWEST_BITS_TO_TRY else 0
@@ -166,7 +222,7 @@ def target_of(dtype: np.dtype, shape: Shape) -> CudaTarget:
         *(shape.tile, shape.contiguous, shape.registers, shape.widest),
         parities=PARITIES,
         joins_phases=True,
-        moves_qubits=shape.states == 1,
+        moves_qubits=True,
         one_row=_ONE_ROW,
         row_strings=(_ONE_ROW, _MOST_ROW_QUBITS),
         roundings=_ROUNDINGS,

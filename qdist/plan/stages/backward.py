@@ -2,7 +2,8 @@
 
 Tiles of shorter contiguous rows hold more of the other index bits. They read memory more slowly, but pay off where
 they save a whole sweep. Large states are worth a second search, over the orders that gates have in the stages that were
-found first: what larger tiles bring together often runs together in smaller ones.
+found first: what larger tiles bring together often runs together in smaller ones; and a third, over stages between
+which qubits change places.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qdist.plan.operations import Operation
-from qdist.plan.stages.division import Tiles, divided, staged, sweeps_of
+from qdist.plan.stages.division import Tiles, cost_of, divided, shares_of, staged, sweeps_of
+from qdist.plan.stages.moving import staged_moving
 from qdist.plan.stages.target import Target
 
 __all__ = ["Backward", "backward"]
 
 _WORTH = 0.98
 """A smaller relative gain is within the error of the cost model."""
+_WORTH_MOVING = 0.91
+"""The same for stages between which qubits change places: of those that were to gain less, as many lost as gained."""
 _PROMISING = 1.1
 """Times the least cost: from there on another order does not make up for it."""
 _WORTH_ORDERS = 23
@@ -56,7 +60,27 @@ def backward(stages: Sequence[Tiles], num_bits: int, target: Target, support: in
         needed = sweeps_of(plan.target, plan.stages, num_bits, support)
         if needed < _WORTH * least:
             chosen, least = plan, needed
-    return chosen
+    return _moving(chosen, list(found), num_bits, support) if again else chosen
+
+
+def _moving(chosen: Backward, targets: list[Target], num_bits: int, support: int) -> Backward:
+    """The stages of the targets between which qubits change places, if they cost less than the chosen ones."""
+    best, least, worth = chosen, cost_of(chosen.target, chosen.stages, num_bits, support), _WORTH_MOVING
+    for target in targets:
+        plan = _moved(chosen, num_bits, target, support)
+        if plan is not None and (cost := cost_of(target, plan.stages, num_bits, support)) < worth * least:
+            best, least, worth = plan, cost, 1.0
+    return best
+
+
+def _moved(plan: Backward, num_bits: int, target: Target, support: int) -> Backward | None:
+    """The plan's operations in stages for the target between which qubits change places; None where that cannot be
+    planned, or saves no reading and writing."""
+    if not target.moves_qubits:
+        return None
+    most = sum(shares_of((stage for stage, _ in plan.stages), num_bits, support))
+    stages = staged_moving(_operations(plan.stages), num_bits, target, support, most)
+    return None if stages is None else Backward(target, stages)
 
 
 def _operations(stages: Sequence[Tiles]) -> list[Operation]:

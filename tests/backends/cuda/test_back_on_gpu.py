@@ -13,6 +13,7 @@ import qdist as qd
 from qdist import nn
 from qdist.circuit import GATES, unitary_gate
 from qdist.comm import cuda_devices
+from qdist.plan.stages import backward
 from qdist.program.adjoint import queued_gradient, sweep_back
 from qdist.state import reference
 from qdist.tensor import Tensor
@@ -82,6 +83,34 @@ def test_random_circuits(n: int, dtype: str) -> None:
 
 def _renamed(circuit: qd.Circuit) -> qd.Circuit:
     return circuit.bind(dict(zip(circuit.parameters, qd.ParameterVector("again", circuit.num_parameters))))
+
+
+@both
+@pytest.mark.parametrize("n", [16, 18])
+def test_qubits_that_change_places_between_stages(n: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backward, "_WORTH_ORDERS", n)
+    monkeypatch.setattr(backward, "_WORTH_MOVING", 10.0)  # They do, whatever it costs.
+    t = qd.ParameterVector("t", 3 * n)
+    circuit = qd.Circuit(n).x(range(0, n, 2))
+    for k in range(3 * n):
+        a, b = k * 5 % n, (k * 5 + 1 + k % 4) % n
+        circuit.xx_plus_yy(t[k], 0.3, a, b).rzz(t[k], a, b).ry(t[-k - 1], a)
+    check(circuit, dtype)
+    # From any state as from |0...0>.
+    program, observable, params = qd.Program(circuit, dtype=dtype, device="cuda"), random_sum(n, 6), values(circuit)
+    (segment,) = program.plan.segments
+    moves = [o.kind == "swap" for stage, _ in program.plan.backward(segment, 0).stages for o in stage.operations]
+    assert any(moves)
+    states = np.random.default_rng(5).normal(size=(2, 1 << n)).astype(dtype)
+    states /= np.linalg.norm(states, axis=1, keepdims=True)
+    outputs, weights = [qd.Expectation(observable)], [np.ones(2)]
+    got = program.vjp(outputs, np.tile(params, (2, 1)), weights, initial=states)
+    want = qd.Program(circuit, dtype="complex128", device="cpu").vjp(
+        outputs, np.tile(params, (2, 1)), weights, initial=states.astype(np.complex128)
+    )
+    atol = TOLERANCE[dtype] * np.abs(observable.coefficients).sum()
+    np.testing.assert_allclose(got[0][0], want[0][0], atol=atol)
+    np.testing.assert_allclose(got[1], want[1], atol=atol)
 
 
 @both

@@ -10,8 +10,10 @@ from qdist.backends.cuda.lowering.tile import Shape, back_shape_of, shape_of, ti
 from qdist.backends.cuda.target import cuda_target, target_of
 from qdist.plan.fuse import Block
 from qdist.plan.planner import make_plan
+from qdist.plan.stages import backward as sweeps
 from qdist.plan.stages.backward import Backward, backward
 from qdist.plan.stages.division import staged, sweeps_of
+from qdist.plan.stages.moving import staged_moving
 from qdist.plan.stages.schedule import Stage
 from qdist.state import reference
 
@@ -21,7 +23,8 @@ def stages_of(circuit: qd.Circuit, dtype: str, shape: Shape) -> list[tuple[Stage
     return list(segment.stages)
 
 
-def test_other_stages_undo_the_same() -> None:
+@pytest.mark.parametrize("moves", [False, True])
+def test_other_stages_undo_the_same(moves: bool) -> None:
     n, kind = 8, np.dtype("complex128")
     circuit = qd.library.hardware_efficient(n, 3).compose(qd.library.qft(n)).rzz(qd.Parameter("z"), 0, n - 1)
     params = np.random.default_rng(1).uniform(-3, 3, circuit.num_parameters)
@@ -29,7 +32,9 @@ def test_other_stages_undo_the_same() -> None:
     given = Shape(16, 5, 2, 2, states=2)
     stages = stages_of(circuit, "complex128", given)
     shorter = Shape(16, 5, 2, 1, states=2)
-    other = staged([o for _, blocks in stages for b in blocks for o in b.operations], n, target_of(kind, shorter))
+    operations, target = [o for _, blocks in stages for b in blocks for o in b.operations], target_of(kind, shorter)
+    other = staged_moving(operations, n, target, 0) if moves else staged(operations, n, target)
+    assert other is not None
     assert [stage.close for stage, _ in other] != [stage.close for stage, _ in stages]
     affine = circuit.affine()
     ket = reference.state(circuit, params)
@@ -51,9 +56,10 @@ def test_other_stages_undo_the_same() -> None:
     ],
 )
 def test_shorter_rows_or_larger_tiles_where_they_spare_sweeps(
-    n: int, dtype: str, rows: tuple[int, int], most: float
+    n: int, dtype: str, rows: tuple[int, int], most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Costs that were measured, in phases, of which a sweep is 3: 28 are 22.6 ms at 28 qubits, and 33 are 26.6."""
+    monkeypatch.setattr(sweeps, "_WORTH_MOVING", 0.0)  # Qubits stay.
     kind = np.dtype(dtype)
     target = cuda_target(kind)
     stages = stages_of(qd.library.hardware_efficient(n, 8), dtype, shape_of(kind))
