@@ -46,7 +46,7 @@ public:
     virtual void add_diagonal(const std::vector<TermData>& terms, const std::vector<WideData>& wides) = 0;
     virtual void add_permutation(std::vector<std::uint32_t> source, const std::vector<FlipData>& flips) = 0;
     virtual void add_rotations(std::size_t x, Bits near, Bits far, const std::vector<StringData>& strings) = 0;
-    virtual void add_table(Places inside, Places outside, Bits near, Bits far, const Matrix& table) = 0;
+    virtual void add_table(Places inside, Places outside, Bits near, Bits far, const std::vector<Complex>& table) = 0;
     virtual void set_affine(const std::vector<EntryData>& entries, std::vector<double> constants) = 0;
 
     virtual void bind(const double* angles, std::size_t count) = 0;

@@ -383,10 +383,10 @@ void bind_forms(nb::module_& m) {
         .def(
             "__init__",
             [](GateForm* form, int kind, bool swaps, int qubits, int angles, Mask mixes, Mask x_like, Mask z_like,
-               std::vector<int> targets, GateForm::Conditions controls, int formula, std::vector<int> slots, Matrix matrix,
-               std::vector<std::int64_t> source, std::vector<GateForm::Phase> phases, std::vector<GateForm::WidePhase> wide,
-               const char* letters, double sign, bool is_real, bool is_pure, std::tuple<int, Mask, bool, bool> pass,
-               const std::vector<FactorData>& factors) {
+               std::vector<int> targets, GateForm::Conditions controls, int formula, std::vector<int> slots,
+               std::vector<Complex> matrix, std::vector<std::int64_t> source, std::vector<GateForm::Phase> phases,
+               std::vector<GateForm::WidePhase> wide, const char* letters, double sign, bool is_real, bool is_pure,
+               std::tuple<int, Mask, bool, bool> pass, const std::vector<FactorData>& factors) {
                 check_range(kind, 0, block_kinds - 1, "the kind of a block");
                 const auto [pass_kind, flips, odd_ys, is_simple] = pass;
                 check_range(pass_kind, 0, pass_kinds - 1, "the kind of a pass");
@@ -398,8 +398,8 @@ void bind_forms(nb::module_& m) {
                 check_form(made);
                 new (form) GateForm(std::move(made));
             },
-            "kind"_a, "swaps"_a, "qubits"_a, "angles"_a, "mixes"_a, "x_like"_a, "z_like"_a, "targets"_a, "controls"_a, "formula"_a,
-            "slots"_a, "matrix"_a, "source"_a, "phases"_a, "wide"_a, "letters"_a, "sign"_a, "is_real"_a, "is_pure"_a,
+            "kind"_a, "swaps"_a, "qubits"_a, "angles"_a, "mixes"_a, "x_like"_a, "z_like"_a, "targets"_a, "controls"_a,
+            "formula"_a, "slots"_a, "matrix"_a, "source"_a, "phases"_a, "wide"_a, "letters"_a, "sign"_a, "is_real"_a, "is_pure"_a,
             "pass_of"_a, "factors"_a,
             "A gate on the qubits 0, 1, ... with the angles 0, 1, ...: plan/operations.py says what these are.")
         .def_prop_ro("num_mixed", [](const GateForm& form) { return std::popcount(form.mixes); });

@@ -142,7 +142,7 @@ void add_rotations(AnyProgram& p, std::size_t x, std::size_t mask, std::size_t v
 }
 
 void add_table(AnyProgram& p, Places inside, Places outside, std::size_t mask, std::size_t value, std::size_t far_mask,
-               std::size_t far_value, const Matrix& table) {
+               std::size_t far_value, const std::vector<Complex>& table) {
     check_table(inside, p.tile_bits(), table.size());
     check_table(outside, far_bits, table.size());
     check_conditions(p.tile_bits(), mask, value, far_mask, far_value);

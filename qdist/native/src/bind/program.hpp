@@ -80,7 +80,7 @@ public:
         program_.add(Rotations<Real>(tile_bits(), x, std::move(s), near, far, slopes));
     }
 
-    void add_table(Places inside, Places outside, Bits near, Bits far, const Matrix& table) override {
+    void add_table(Places inside, Places outside, Bits near, Bits far, const std::vector<Complex>& table) override {
         program_.add(TableDiagonal<Real>(tile_bits(), std::move(inside), std::move(outside), near, far, table));
     }
 

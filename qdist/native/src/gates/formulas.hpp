@@ -5,13 +5,10 @@
 #pragma once
 #include <array>
 #include <cmath>
-#include <complex>
-#include <vector>
+
+#include "gates/matrix.hpp"
 
 namespace qdist {
-
-using Complex = std::complex<double>;
-using Matrix = std::vector<Complex>;  // row by row
 
 // name, number of bits, number of angles, whether the matrix is real whatever the angles are. Constants, phases, exp(i t D)
 // of a diagonal D, and rotations, exp(-i t/2 G) with G^3 = G, come with numbers of their own and have any number of bits

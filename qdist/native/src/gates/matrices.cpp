@@ -38,11 +38,6 @@ struct Settings {
     Few<std::size_t> offsets;
 };
 
-// Without the questions of operator* for what is not a number.
-Complex times(Complex a, Complex b) {
-    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-}
-
 // Replaces the entries of m at the settings by `a` times them, or by its conjugate. step: from an entry to the next. few: so many
 // settings, 0 for any number. old: room for them.
 template <bool conjugate, std::size_t few>

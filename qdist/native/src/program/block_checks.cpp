@@ -34,7 +34,7 @@ std::vector<Factor> checked_factors(const std::vector<FactorData>& factors, int 
     std::vector<Factor> result;
     for (const auto& [formula, slots, bits, matrix] : factors) {
         num_angles = std::max(num_angles, check_factor(formula, slots, bits, matrix.size(), num_bits));
-        result.push_back({{Formula(formula), slots, matrix}, bits});
+        result.push_back({{Formula(formula), slots, Matrix(matrix.begin(), matrix.end())}, bits});
     }
     return result;
 }

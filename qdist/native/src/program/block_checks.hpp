@@ -21,7 +21,7 @@ int check_factor(int formula, const std::vector<int>& slots, const std::vector<i
 
 // A matrix as Python hands it in: its formula, the slots of its angles, the bits of the block it acts on, and its entries where
 // the formula is a constant.
-using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, Matrix>;
+using FactorData = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<Complex>>;
 
 // Factors of a matrix on `num_bits` bits. num_angles: raised to how many angles there must be.
 std::vector<Factor> checked_factors(const std::vector<FactorData>& factors, int num_bits, int& num_angles);

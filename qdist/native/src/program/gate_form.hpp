@@ -28,7 +28,7 @@ struct GateForm {
     Conditions controls;
     int formula;
     std::vector<int> slots;
-    Matrix matrix;  // a constant matrix; the diagonal of a table
+    std::vector<Complex> matrix;       // a constant matrix; the diagonal of a table
     std::vector<std::int64_t> source;  // of a permutation
     std::vector<Phase> phases;
     std::vector<WidePhase> wide;
@@ -86,7 +86,7 @@ struct PlacedGate {
             factors.push_back(std::move(own));
         };
         if (!is_part || (form->kind == BlockKind::dense && form->controls.empty()))
-            return add({Formula(form->formula), form->slots, form->matrix}, form->targets);
+            return add({Formula(form->formula), form->slots, Matrix(form->matrix.begin(), form->matrix.end())}, form->targets);
         for (const Factor& f : form->factors) add(f.source, f.bits);
     }
     void add_angles(const GateForm::Angles& angles, GateForm::Angles& sum) const {

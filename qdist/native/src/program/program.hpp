@@ -241,9 +241,9 @@ public:
         if (count < num_parameters_) refuse("the angles depend on ", num_parameters_, " parameters; got ", count);
         for (std::size_t k = 0; k < count; ++k)
             if (!std::isfinite(theta[k])) return false;
-        std::vector<double> angles = constants_;
-        for (const Entry& e : entries_) add_product(e.coefficient, theta[e.parameter], angles[e.slot]);
-        bind(angles.data(), angles.size());
+        angles_ = constants_;
+        for (const Entry& e : entries_) add_product(e.coefficient, theta[e.parameter], angles_[e.slot]);
+        bind(angles_.data(), angles_.size());
         return true;
     }
 

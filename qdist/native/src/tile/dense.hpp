@@ -28,7 +28,10 @@ public:
 
     Dense(int t, std::vector<int> targets, std::size_t control_mask, std::size_t control_value)
         : Shape(t, std::move(targets), control_mask, control_value) {
-        if (targets_.size() > 2) wide_.emplace(t, targets_, control_mask, control_value);
+        if (targets_.size() > 2)
+            wide_.emplace(t, targets_, control_mask, control_value);
+        else if (!plain_)
+            find_entries();
     }
 
     const Shape& shape() const { return *this; }
@@ -83,30 +86,23 @@ public:
         const std::size_t size = std::size_t(1) << targets_.size();
         real_ = std::all_of(m.begin(), m.end(), [](Complex z) { return z.imag() == 0; });
         is_half_imaginary_ = size == 2 && m[0].imag() == 0 && m[3].imag() == 0 && m[1].real() == 0 && m[2].real() == 0;
-        matrix_re_.assign(size * size, 0);
-        matrix_im_.assign(size * size, 0);
+        matrix_re_.resize(size * size);
+        matrix_im_.resize(size * size);
         for (std::size_t k = 0; k < size * size; ++k) {
             matrix_re_[k] = Real(m[k].real());
             matrix_im_[k] = Real(m[k].imag());
         }
         if (wide_) return wide_->set(m);
         if (plain_) return;
-        const std::size_t n = permutations_.size(), rows = offset_.size();
-        re_.assign(rows * rows * n * lanes, 0);
-        im_.assign(rows * rows * n * lanes, 0);
-        for (std::size_t p = 0; p < rows; ++p)
-            for (std::size_t q = 0; q < rows; ++q)
-                for (std::size_t x = 0; x < n; ++x)
-                    for (std::size_t lane = 0; lane < lanes; ++lane) {
-                        const std::size_t at = ((p * rows + q) * n + x) * lanes + lane;
-                        if (!this->holds(lane)) {
-                            re_[at] = p == q && x == 0 ? 1 : 0;
-                            continue;
-                        }
-                        const Complex c = m[this->index(p, lane) * size + this->index(q, lane ^ permutations_[x])];
-                        re_[at] = Real(c.real());
-                        im_[at] = Real(c.imag());
-                    }
+        Real re[num_numbers], im[num_numbers];
+        std::copy(matrix_re_.begin(), matrix_re_.end(), re);
+        std::copy(matrix_im_.begin(), matrix_im_.end(), im);
+        re[zero] = im[zero] = im[one] = 0;
+        re[one] = 1;
+        for (std::size_t k = 0; k < entries_.size(); ++k) {
+            re_[k] = re[entries_[k]];
+            im_[k] = im[entries_[k]];
+        }
     }
 
     // Not for Givens rotations.
@@ -131,6 +127,21 @@ public:
 
 private:
     using V = Vec<Real>;
+
+    // Which entry of the matrix each coefficient of in_lanes() is; where controls do not hold, those of the identity.
+    void find_entries() {
+        const std::size_t size = std::size_t(1) << targets_.size(), n = permutations_.size(), rows = offset_.size();
+        for (std::size_t p = 0; p < rows; ++p)
+            for (std::size_t q = 0; q < rows; ++q)
+                for (std::size_t x = 0; x < n; ++x)
+                    for (std::size_t lane = 0; lane < lanes; ++lane)
+                        entries_.push_back(
+                            std::int32_t(this->holds(lane) ? this->index(p, lane) * size + this->index(q, lane ^ permutations_[x])
+                                         : p == q && x == 0 ? one
+                                                            : zero));
+        re_.resize(entries_.size());
+        im_.resize(entries_.size());
+    }
 
     // A real matrix of one or two targets above the lanes, on real parts or on imaginary parts.
     template <int size>
@@ -271,6 +282,8 @@ private:
     bool is_half_imaginary_ = false;  // of one bit, with a real diagonal and the rest imaginary
     Givens givens_{};
     std::vector<Real> matrix_re_, matrix_im_;
+    static constexpr std::size_t zero = 16, one = 17, num_numbers = 18;  // behind a matrix of two bits
+    std::vector<std::int32_t> entries_;
     AlignedVector<Real> re_, im_;
     std::optional<Wide<Real>> wide_;  // of more than two targets
 };

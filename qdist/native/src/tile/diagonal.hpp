@@ -92,9 +92,9 @@ public:
             if (term.second >= t_) far_.add(term.first, term.second - t_, term.value);
         // A factor for every element pays only where it depends on all of its bits, and rows have no factors of their own.
         if (many_tiles_ && !rows_only_ && far_.empty())
-            expand(tables(), own_);
+            expand(tables(room().tables), own_);
         else
-            own_ = tables();
+            tables(own_);
         if (!rows_only_) return;
         row_re_.resize(own_.row.size());
         row_im_.resize(own_.row.size());
@@ -170,7 +170,7 @@ public:
         const std::size_t width = std::size_t(1) << columns_;
         const typename FarPhases<Real>::Factors far = far_.at(base);
         for (std::size_t r = 0; r < own_.row.size(); ++r) {
-            const Complex a = far_.empty() ? own_.row[r] : FarPhases<Real>::product(own_.row[r], far.rows[r]);
+            const Complex a = far_.empty() ? own_.row[r] : times(own_.row[r], far.rows[r]);
             const V c = splat(Real(a.real())), s = splat(Real(a.imag()));
             Real *const ket_re = tiles.ket.re + r * width, *const ket_im = tiles.ket.im + r * width;
             Real *const bra_re = tiles.bra.re + r * width, *const bra_im = tiles.bra.im + r * width;
@@ -230,35 +230,50 @@ private:
         return rest + sum.sum();
     }
 
-    // The phases of all settings of n bits, given those of single bits and of pairs: by doubling.
-    static std::vector<Complex> phases(int n, const std::vector<double>& single, const std::vector<double>& pair) {
-        std::vector<Complex> all{1};
-        all.reserve(std::size_t(1) << n);
-        std::vector<Complex> step;
+    // What a thread needs to compute tables, which it keeps: allocations would take longer.
+    struct Room {
+        std::vector<double> single, own, row_pair, column_pair, cross;
+        std::vector<Complex> step, column;
+        Tables tables;
+    };
+    static Room& room() {
+        thread_local Room room;
+        return room;
+    }
+
+    // The phases of all settings of n bits, given those of single bits and of pairs: by doubling. step: room to work in.
+    static void phases(int n, const double* single, const std::vector<double>& pair, std::vector<Complex>& step,
+                       std::vector<Complex>& all) {
+        all.resize(std::size_t(1) << n);
+        step.resize(all.size());
+        all[0] = 1;
         for (int b = 0; b < n; ++b) {
             // The factor that bit b brings, for all settings of the bits below it.
-            step.assign(1, cis(single[b]));
+            const std::size_t size = std::size_t(1) << b;
+            step[0] = cis(single[b]);
             bool constant = true;
             for (int a = 0; a < b; ++a) constant = constant && pair[a * n + b] == 0;
-            const std::size_t size = all.size();
             if (constant) {
-                for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[0]);
+                for (std::size_t k = 0; k < size; ++k) all[size + k] = times(all[k], step[0]);
                 continue;
             }
             for (int a = 0; a < b; ++a) {
                 const Complex z = cis(pair[a * n + b]);
-                const std::size_t have = step.size();
-                for (std::size_t k = 0; k < have; ++k) step.push_back(step[k] * z);
+                const std::size_t have = std::size_t(1) << a;
+                for (std::size_t k = 0; k < have; ++k) step[have + k] = times(step[k], z);
             }
-            for (std::size_t k = 0; k < size; ++k) all.push_back(all[k] * step[k]);
+            for (std::size_t k = 0; k < size; ++k) all[size + k] = times(all[k], step[k]);
         }
-        return all;
     }
 
-    // Of the terms of the tile's own bits.
-    Tables tables() const {
+    // Of the terms of the tile's own bits, in the memory of an earlier call. Returns `out`.
+    const Tables& tables(Tables& out) const {
         const int columns = columns_, rows = t_ - columns_;
-        std::vector<double> single(t_), row_pair(rows * rows), column_pair(columns * columns), cross(columns * rows);
+        auto& [single, own, row_pair, column_pair, cross, step, column, unused] = room();
+        single.assign(t_, 0);
+        row_pair.assign(rows * rows, 0);
+        column_pair.assign(columns * columns, 0);
+        cross.assign(columns * rows, 0);
         double constant = 0;
         for (const Term& term : terms_) {
             const int a = term.first, b = term.second;
@@ -274,11 +289,10 @@ private:
             else
                 cross[a * rows + b - columns] += term.value;
         }
-        Tables out;
-        out.row = phases(rows, {single.begin() + columns, single.end()}, row_pair);
+        phases(rows, single.data() + columns, row_pair, step, out.row);
         const Complex c = cis(constant) * factor_;
         if (c != 1.0)
-            for (Complex& z : out.row) z *= c;
+            for (Complex& z : out.row) z = times(z, c);
         const std::size_t width = std::size_t(1) << columns, classes = std::size_t(1) << class_bits_.size();
         out.class_of.assign(out.row.size(), 0);
         for (std::size_t r = 0; r < out.row.size(); ++r)
@@ -287,7 +301,7 @@ private:
         out.re.resize(classes * width);
         out.im.resize(classes * width);
         out.identity.resize(classes);
-        std::vector<double> own(columns);
+        own.resize(columns);
         for (std::size_t k = 0; k < classes; ++k) {
             bool identity = true;
             for (int a = 0; a < columns; ++a) {
@@ -300,12 +314,13 @@ private:
             out.identity[k] = identity;
             if (identity) {
                 std::fill_n(&out.re[k * width], width, Real(1));
+                std::fill_n(&out.im[k * width], width, Real(0));
                 continue;
             }
-            const std::vector<Complex> t = phases(columns, own, column_pair);
+            phases(columns, own.data(), column_pair, step, column);
             for (std::size_t i = 0; i < width; ++i) {
-                out.re[k * width + i] = Real(t[i].real());
-                out.im[k * width + i] = Real(t[i].imag());
+                out.re[k * width + i] = Real(column[i].real());
+                out.im[k * width + i] = Real(column[i].imag());
             }
         }
         return out;
@@ -336,7 +351,7 @@ private:
         const typename FarPhases<Real>::Factors far = far_.at(base);
         for (std::size_t r = 0; r < own_.row.size(); ++r) {
             const std::size_t k = own_.class_of[r], first = r * width;
-            const Complex a = FarPhases<Real>::product(own_.row[r], far.rows[r]);
+            const Complex a = times(own_.row[r], far.rows[r]);
             const Real *u = &own_.re[k * width], *v = &own_.im[k * width];
             const V ar = splat(Real(a.real())), ai = splat(Real(a.imag()));
             // The products of the row's factor with what the columns have.

@@ -54,9 +54,9 @@ public:
         own.fill(1);
         for (const Bit& bit : bits_)
             if (base >> bit.position & 1)
-                for (int a = 0; a <= t_; ++a) own[a] = product(own[a], bit.factor[a]);
+                for (int a = 0; a <= t_; ++a) own[a] = times(own[a], bit.factor[a]);
         for (const auto& [mask, factor] : both_)
-            if ((base & mask) == mask) own[t_] = product(own[t_], factor);
+            if ((base & mask) == mask) own[t_] = times(own[t_], factor);
         Room& room = thread_room();
         room.rows.resize(std::size_t(1) << (t_ - columns_));
         room.rows[0] = own[t_];
@@ -74,11 +74,6 @@ public:
             }
         }
         return {room.rows.data(), room.re.data(), room.im.data(), columns_change_};
-    }
-
-    // The operator for complex numbers would look for infinities.
-    static Complex product(Complex a, Complex b) {
-        return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
     }
 
 private:
@@ -100,7 +95,7 @@ private:
     // From the number of setting 0 to those of all settings of `bits` bits, each of which brings a factor.
     static void double_up(const Complex* factor, int bits, Complex* numbers) {
         for (int b = 0; b < bits; ++b)
-            for (std::size_t k = 0, size = std::size_t(1) << b; k < size; ++k) numbers[size + k] = product(numbers[k], factor[b]);
+            for (std::size_t k = 0, size = std::size_t(1) << b; k < size; ++k) numbers[size + k] = times(numbers[k], factor[b]);
     }
 
     int t_ = 0, columns_ = 0;
