@@ -29,7 +29,7 @@ def collate(items: list[Any]) -> Any:
 
 
 def _tensors(batch: Any) -> Any:
-    """Arrays of a batch as Tensors; floats that came as Python numbers or float64 become float32."""
+    """Arrays of a batch as Tensors of their dtype."""
     if isinstance(batch, tuple):
         return tuple(_tensors(part) for part in batch)
     if isinstance(batch, dict):
@@ -115,8 +115,9 @@ class DataLoader:
         if self.batch_sampler is not None:
             whole = [np.asarray(indices, np.int64) for indices in self.batch_sampler]
         else:
-            has_array = hasattr(self.sampler, "indices")
-            order = self.sampler.indices() if has_array else np.fromiter(self.sampler, dtype=np.int64)
+            # Samplers of other libraries have an array of this name, which is not the order of a pass.
+            has_order = callable(getattr(self.sampler, "indices", None))
+            order = self.sampler.indices() if has_order else np.fromiter(self.sampler, dtype=np.int64)
             whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
         batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole[start:]]
         if self.prefetch == 0:

@@ -76,6 +76,8 @@ class GroupedQueryAttention(Module):
 
     def forward(self, x: Tensor, cache: KVCache | None = None) -> Tensor:
         """cache: of earlier positions, which x follows; it takes x's keys and values too."""
+        if x.ndim != 3:
+            raise ValueError(f"GroupedQueryAttention takes (batch, sequence, features), got shape {x.shape}")
         q, k, v = (self._in_heads(map_(x)) for map_ in (self.q, self.k, self.v))
         before = 0 if cache is None else len(cache)
         here = positions(x.shape[1]) if before == 0 else np.arange(before, before + x.shape[1])

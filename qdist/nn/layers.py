@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor, computing_in, functional, no_grad
-from ..tensor.arrays import as_dtype
+from ..tensor.arrays import as_dtype, is_half
+from ..tensor.half import widened
 from . import init
 from .deferred import empty_parameter
 from .module import Module, Parameter
@@ -144,7 +145,7 @@ class LayerNorm(Module):
 
     def __init__(self, shape: int | tuple[int, ...], eps: float = 1e-5, dtype: Any = np.float32) -> None:
         super().__init__()
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
         self.eps = eps
         dtype = as_dtype(dtype)
         self.weight = Parameter(np.ones(self.shape, dtype))
@@ -177,12 +178,11 @@ class BatchNorm2d(Module):
         if x.ndim != 4 or x.shape[1] != self.channels:
             raise ValueError(f"BatchNorm2d takes (n, {self.channels}, h, w), got shape {x.shape}")
         if not self.training:
-            scale = self.weight / (self.running_var + self.eps).sqrt()
-            shift = self.bias - self.running_mean * scale
+            scale, shift = self._running(x.dtype)
             return x * scale.reshape(1, -1, 1, 1) + shift.reshape(1, -1, 1, 1)
         count = x.size // self.channels
         if count < 2:
-            raise ValueError("BatchNorm2d needs more than one value per channel in training mode")
+            raise ValueError(f"{type(self).__name__} needs more than one value per channel in training mode")
         out, mean, variance = functional.batch_norm(x, self.weight, self.bias, self.eps)
         with no_grad(), computing_in(None):
             keep, take = 1 - self.momentum, self.momentum
@@ -190,6 +190,14 @@ class BatchNorm2d(Module):
             # The running variance estimates the population's, hence the n - 1.
             self.running_var.assign(keep * self.running_var + take * variance * (count / (count - 1)))
         return out
+
+    def _running(self, dtype: np.dtype) -> tuple[Tensor, Tensor]:
+        """What evaluation multiplies each channel of an input of this dtype by, and adds to it. They are computed in
+        float32 also where the layer is in half precision, which has no room for every variance."""
+        with computing_in(None):
+            scale = widened(self.weight) / (widened(self.running_var) + self.eps).sqrt()
+            shift = widened(self.bias) - widened(self.running_mean) * scale
+            return (scale.to(dtype), shift.to(dtype)) if is_half(dtype) else (scale, shift)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, eps={self.eps}, momentum={self.momentum}"

@@ -258,11 +258,11 @@ class Module:
 
         Args:
             state: what state_dict() gave; arrays are accepted as well as Tensors.
-            strict: refuse missing and unknown names. Wrong shapes are always refused, before anything is
-                changed.
+            strict: refuse missing and unknown names. Wrong shapes, and complex values for real ones, are always
+                refused, before anything is changed.
 
         Raises:
-            ValueError: listing every name that is missing, unknown or of the wrong shape.
+            ValueError: listing every name that is missing, unknown, of the wrong shape or complex.
         """
         own = dict([*self._named("_parameters"), *self._named("_buffers")])
         problems = []
@@ -274,6 +274,11 @@ class Module:
             f"shape of {name}: {value.shape} given, {own[name].shape} needed"
             for name, value in given.items()
             if value.shape != own[name].shape
+        ]
+        problems += [
+            f"dtype of {name}: {value.dtype} given, real numbers needed"
+            for name, value in given.items()
+            if kind_of(value.dtype) == "c" and kind_of(own[name].dtype) != "c"
         ]
         if problems:
             raise ValueError(f"this state does not fit {type(self).__name__}:\n  " + "\n  ".join(problems))

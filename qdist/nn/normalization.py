@@ -19,7 +19,7 @@ class RMSNorm(Module):
 
     def __init__(self, shape: int | tuple[int, ...], eps: float = 1e-6, dtype: Any = np.float32) -> None:
         super().__init__()
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
         self.eps = eps
         self.weight = Parameter(np.ones(self.shape, as_dtype(dtype)))
 

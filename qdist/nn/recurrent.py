@@ -70,6 +70,14 @@ class _Recurrent(Module):
     def _step(self, given: Tensor, state: Any, cell: Any) -> Any:
         raise NotImplementedError
 
+    def _check_states(self, x: Tensor, *states: Tensor) -> None:
+        expected = len(self.cells), len(x), self.hidden_size
+        for state in states:
+            if state.shape != expected:
+                raise ValueError(
+                    f"{type(self).__name__} takes states (layers, batch, hidden), here {expected}, got {state.shape}"
+                )
+
     def _zeros(self, x: Tensor) -> Tensor:
         values = np.zeros((len(self.cells), x.shape[0], self.hidden_size), x.dtype)
         return Tensor(values, device=x.device)
@@ -95,6 +103,7 @@ class LSTM(_Recurrent):
         """x (batch, sequence, inputs), and hidden and cell states (layers, batch, hidden), zeros when not given, to the
         last layer's states at all positions, and both states at the last."""
         h, c = (self._zeros(x), self._zeros(x)) if state is None else state
+        self._check_states(x, h, c)
         y, after = self._run(x, [(h[i], c[i]) for i in range(len(self.cells))])
         return y, (stack([s[0] for s in after]), stack([s[1] for s in after]))
 
@@ -114,6 +123,7 @@ class GRU(_Recurrent):
         """x (batch, sequence, inputs), and states (layers, batch, hidden), zeros when not given, to the last layer's
         states at all positions, and the states at the last."""
         h = self._zeros(x) if state is None else state
+        self._check_states(x, h)
         y, after = self._run(x, [h[i] for i in range(len(self.cells))])
         return y, stack(after)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from ..tensor import Tensor
+from ..tensor.half import wide_array
 
 
 def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
@@ -29,7 +30,7 @@ def check_max_norm(max_norm: float) -> None:
 
 def squares(gradient: Tensor) -> float:
     """The sum of the squared absolute values."""
-    flat = gradient.data.reshape(-1)
+    flat = wide_array(gradient.data.reshape(-1))  # Half precision has no room for squares, nor for their sum.
     return float(abs((flat.conj() @ flat).real))
 
 
@@ -46,9 +47,13 @@ def scale_gradients(gradients: Iterable[Tensor], norm: float, max_norm: float) -
 
 
 def clip_grad_value_(parameters: Iterable[Tensor], limit: float) -> None:
-    """Keep every component of every (real) gradient within [-limit, limit]."""
-    if limit <= 0:
+    """Keep every component of every gradient within [-limit, limit]. Raises ValueError for complex ones."""
+    if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
+    parameters = list(parameters)
+    for p in parameters:
+        if p.grad is not None and p.grad.dtype.kind == "c":
+            raise ValueError("a complex gradient has no order to clip its components by: take clip_grad_norm_")
     for p in parameters:
         if p.grad is not None:
             p.grad.data = p.grad.data.clip(-limit, limit)

@@ -122,8 +122,8 @@ class Optimizer:
         params = list(group["params"])
         known = {id(p) for g in self.param_groups for p in g["params"]}
         for p in params:
-            if not isinstance(p, Tensor) or not p.is_leaf:
-                raise TypeError("an optimiser updates leaf Tensors (parameters)")
+            if not isinstance(p, Tensor) or not p.is_leaf or p.dtype.kind in "iub":
+                raise TypeError("an optimiser updates leaf Tensors (parameters) of real or complex numbers")
             if id(p) in known:
                 raise ValueError("a parameter is listed twice")
             known.add(id(p))
@@ -151,7 +151,7 @@ class Optimizer:
 
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay", "eps"):
-            if group.get(name, 0.0) < 0:
+            if not group.get(name, 0.0) >= 0:
                 raise ValueError(f"{type(self).__name__}: {name} must not be negative, got {group[name]}")
 
     def zero_grad(self) -> None:
@@ -258,7 +258,8 @@ class Optimizer:
         """Take over options and state; the parameters must be the same, in the same order.
 
         Raises:
-            ValueError: when groups, parameter counts or shapes differ. Nothing is changed then.
+            ValueError: when groups, parameter counts or shapes differ, and for a state of another optimiser. Nothing is
+                changed then.
         """
         self._resize()
         numbers = self._numbers()
@@ -268,6 +269,14 @@ class Optimizer:
             raise ValueError(
                 f"the saved optimiser has groups of {[len(g) for g in theirs]} parameters, this one of "
                 f"{[len(g) for g in mine]}"
+            )
+        options = [{k: v for k, v in group.items() if k != "params"} for group in saved["param_groups"]]
+        kept = {slot for entry in saved["state"].values() for slot in entry} - {"step"}
+        unknown = {name for other in options for name in other} - set(self.defaults) | kept - set(self.slots)
+        if unknown:
+            raise ValueError(
+                f"the state is of another optimiser, or one of other options: this {type(self).__name__} has no "
+                f"{', '.join(sorted(unknown))}"
             )
         everything = [(b, i, p) for bs in self._buckets for b in bs for i, p in enumerate(b.parameters)]
         for _, _, p in everything:
@@ -285,8 +294,8 @@ class Optimizer:
                 flat = bucket.state[slot]
                 value = Tensor(entry[slot]).to(p.dtype if p.dtype.kind == "c" else flat.dtype).to(p.device).data
                 flat[bucket.offsets[i] : bucket.offsets[i + 1]] = _flat(value)
-        for group, other in zip(self.param_groups, saved["param_groups"]):
-            group.update({k: v for k, v in other.items() if k != "params"})
+        for group, other in zip(self.param_groups, options):
+            group.update(other)
 
     def _resize(self) -> None:
         for bucket in (b for buckets in self._buckets for b in buckets):

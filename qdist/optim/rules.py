@@ -86,8 +86,8 @@ class Adam(Optimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        if not all(0 <= beta < 1 for beta in group["betas"]):
-            raise ValueError(f"{type(self).__name__}: betas must be in [0, 1), got {group['betas']}")
+        if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
+            raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1), got {group['betas']}")
 
     @property
     def one_pass(self) -> bool:
@@ -159,6 +159,13 @@ class RMSprop(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(parameters, defaults)
+
+    def _check(self, group: dict[str, Any]) -> None:
+        super()._check(group)
+        if not 0 <= group["alpha"] <= 1:
+            raise ValueError(f"RMSprop: alpha must be in [0, 1], got {group['alpha']}")
+        if not group["momentum"] >= 0:
+            raise ValueError(f"RMSprop: momentum must not be negative, got {group['momentum']}")
 
     def _direction(self, xp: Any, g: Array, state: dict[str, Array], step: int, group: dict[str, Any]) -> None:
         average = state["square_avg"]

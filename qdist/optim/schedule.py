@@ -9,11 +9,12 @@ from .optimizer import Optimizer
 
 
 class Scheduler:
-    """Sets every group's learning rate to its initial one times factor(t), t counting step() calls."""
+    """Sets every group's learning rate to its initial one times factor(t), t counting step() calls. The initial rate of
+    a group that is added later is the one that it comes with."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
-        self.base_lrs = [group["lr"] for group in optimizer.param_groups]
+        self.base_lrs: list[float] = []
         self.count = 0
         self._set()
 
@@ -26,16 +27,23 @@ class Scheduler:
         self.count += 1
         self._set()
 
+    def _take_groups(self) -> None:
+        """Note the initial rates of groups that are new."""
+        self.base_lrs += [group["lr"] for group in self.optimizer.param_groups[len(self.base_lrs) :]]
+
     def _set(self) -> None:
+        self._take_groups()
         for group, lr in zip(self.optimizer.param_groups, self.base_lrs):
             group["lr"] = lr * self.factor(self.count)
 
     def state_dict(self) -> dict[str, Any]:
         """The step count and the initial rates."""
+        self._take_groups()
         return {"count": self.count, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved count."""
+        self._take_groups()
         if len(state["base_lrs"]) != len(self.base_lrs):
             raise ValueError(f"{len(state['base_lrs'])} learning rates saved, {len(self.base_lrs)} groups here")
         self.count = int(state["count"])
@@ -80,6 +88,8 @@ class WarmupLR(Scheduler):
     def __init__(self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None) -> None:
         if warmup < 0:
             raise ValueError(f"warmup must not be negative, got {warmup}")
+        if after is not None and after.optimizer is not optimizer:
+            raise ValueError("the schedule that follows a warm-up is one of the same optimiser")
         self.warmup, self.scale, self.after = warmup, scale, after
         super().__init__(optimizer)
         if after is not None:

@@ -49,6 +49,7 @@ from qdist.parallel.sequence import (
     unshard_sequence,
 )
 from qdist.parallel.tensor import (
+    ColumnParallelDropout,
     ColumnParallelLinear,
     ParallelAttention,
     ParallelMLP,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "ColumnParallelDropout",
     "ColumnParallelLinear",
     "DataParallel",
     "LayerDesc",

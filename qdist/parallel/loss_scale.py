@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 __all__ = ["LossScale"]
@@ -17,7 +18,7 @@ class LossScale:
     """
 
     def __init__(self, value: float = 2.0**16, dynamic: bool = True, interval: int = 2000) -> None:
-        if value <= 0 or interval < 1:
+        if not 0 < value < math.inf or interval < 1:
             raise ValueError(f"a loss scale is positive and its interval at least 1, got {value} and {interval}")
         self.value, self.dynamic, self.interval = float(value), dynamic, interval
         self._good = 0
@@ -29,7 +30,7 @@ class LossScale:
             return
         if not finite:
             self.value = max(1.0, self.value / 2)
-        elif self._good == self.interval:
+        elif self._good >= self.interval:
             self.value, self._good = self.value * 2, 0
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays, random
-from .kernels.convolution import output_size
+from .kernels.convolution import output_size, transposed_size
 from .losses import (
     Terms,
     binary_cross_entropy,
@@ -345,7 +345,7 @@ def attention(
 
 def pair(value: Size) -> tuple[int, int]:
     """(value, value) for an int."""
-    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+    return (value, value) if isinstance(value, int | np.integer) else (int(value[0]), int(value[1]))
 
 
 def conv2d(
@@ -402,6 +402,8 @@ def conv_transpose2d(
         )
     if any(not 0 <= e < s for e, s in zip(extra, stride)):
         raise ValueError(f"conv_transpose2d: output_padding {extra} must be less than the stride {stride}")
+    for i in (0, 1):
+        transposed_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i], extra[i])
     more = () if bias is None else (bias,)
     options = {"stride": stride, "padding": padding, "extra": extra, "dilation": dilation, "groups": groups}
     return apply("conv_transpose2d", x, weight, *more, **options)

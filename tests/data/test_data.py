@@ -82,6 +82,21 @@ def test_leaving_early_ends_the_prefetching_thread():
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("indices", [[5, 0, 3], np.array([5, 0, 3])])
+def test_a_sampler_of_another_library_may_have_an_array_of_indices(indices):
+    class Chosen:
+        def __init__(self):
+            self.indices = indices
+
+        def __iter__(self):
+            return iter(self.indices)
+
+        def __len__(self):
+            return len(self.indices)
+
+    assert seen(DataLoader(numbers(7), 2, sampler=Chosen())) == [[5, 0], [3]]
+
+
 def test_wrong_loader_arguments_are_explained():
     with pytest.raises(ValueError, match="batch_size"):
         DataLoader(numbers(3), 0)

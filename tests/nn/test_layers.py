@@ -58,6 +58,14 @@ def test_layer_equals_torch(name, arguments, x):
     check(mine, theirs, x, torch)
 
 
+def test_sizes_may_be_integers_of_numpy():
+    four, two = np.int64(4), np.int32(2)
+    assert nn.LayerNorm(four)(tensor.zeros(3, 4)).shape == (3, 4)
+    assert nn.RMSNorm(four)(tensor.zeros(3, 4)).shape == (3, 4)
+    assert nn.Conv2d(1, 2, two, two)(tensor.zeros(1, 1, 4, 4)).shape == (1, 2, 2, 2)
+    assert nn.MaxPool2d(two)(tensor.zeros(1, 1, 4, 4)).shape == (1, 1, 2, 2)
+
+
 def test_batch_norm_keeps_running_statistics_as_torch_does():
     torch = pytest.importorskip("torch")
     mine, theirs = nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3)
@@ -69,6 +77,30 @@ def test_batch_norm_keeps_running_statistics_as_torch_does():
     np.testing.assert_allclose(mine.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
     mine.eval(), theirs.eval()
     check(mine, theirs, x, torch)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["mixed", "stored"])
+def test_batch_norm_evaluates_channels_whose_variance_half_precision_cannot_hold(stored):
+    deviations = np.array([0.01, 1.0, 300.0, 900.0], np.float32)
+    layer = nn.BatchNorm2d(4).eval()
+    layer.running_mean, layer.running_var = np.array([1.0, -2.0, 100.0, 0.0]), deviations**2
+    x = np.random.default_rng(0).normal(size=(3, 4, 2, 2)).astype(np.float32) * deviations[:, None, None]
+    x = x + layer.running_mean.numpy()[:, None, None]
+    half = x.astype(np.float16)
+    want = (half.astype(np.float64) - layer.running_mean.numpy()[:, None, None]) / np.sqrt(deviations**2 + 1e-5)[
+        :, None, None
+    ]
+    if stored:
+        for parameter in layer.parameters():  # As ZeRO has them: half precision beside averages in float32.
+            parameter.convert("float16")
+        got = layer(Tensor(half))
+    else:
+        with tensor.computing_in("float16"):
+            got = layer(Tensor(half))
+    assert got.dtype == np.float16
+    # Of a mean a hundred times the deviation, half precision leaves little.
+    np.testing.assert_allclose(got.numpy()[:, 1:], want[:, 1:], atol=0.01)
+    np.testing.assert_allclose(got.numpy()[:, 0], want[:, 0], atol=0.2)
 
 
 def test_transformer_block_equals_torchs_encoder_layer():
@@ -157,6 +189,23 @@ def test_losses_of_certain_predictions_stay_finite():
         (lambda: nn.MultiHeadAttention(5, 2), "do not divide"),
         (lambda: nn.LSTM(2, 3)(tensor.zeros(4, 0, 2)), r"at least one position, got shape \(4, 0, 2\)"),
         (lambda: nn.GRU(2, 3)(tensor.zeros(4, 5, 3)), r"takes \(batch, sequence, 2\)"),
+        (
+            lambda: nn.LSTM(2, 3, 2)(tensor.zeros(4, 5, 2), (tensor.zeros(3, 4, 3),) * 2),
+            r"\(2, 4, 3\), got \(3, 4, 3\)",
+        ),
+        (lambda: nn.LSTM(2, 3)(tensor.zeros(4, 5, 2), (tensor.zeros(1, 1, 3),) * 2), r"\(1, 4, 3\), got \(1, 1, 3\)"),
+        (lambda: nn.GRU(2, 3)(tensor.zeros(4, 5, 2), tensor.zeros(2, 4, 3)), r"\(1, 4, 3\), got \(2, 4, 3\)"),
+        (lambda: nn.GroupedQueryAttention(4, 2)(tensor.zeros(5, 4)), r"takes \(batch, sequence, features\)"),
+        (lambda: nn.BatchNorm1d(2)(tensor.zeros(1, 2)), "BatchNorm1d needs more than one value"),
+        (lambda: nn.Conv2d(2, 3, 1, 0)(tensor.zeros(1, 2, 3, 3)), "stride 0, .* are at least 1"),
+        (lambda: nn.Conv2d(2, 3, 1, padding=-1)(tensor.zeros(1, 2, 3, 3)), "padding -1"),
+        (lambda: nn.Conv2d(2, 3, 2, dilation=0)(tensor.zeros(1, 2, 3, 3)), "dilation 0"),
+        (lambda: nn.MaxPool2d(2, 0)(tensor.zeros(1, 2, 3, 3)), "a kernel of 2 with stride 0"),
+        (lambda: nn.AvgPool2d(0)(tensor.zeros(1, 2, 3, 3)), "a kernel of 0"),
+        (lambda: nn.ConvTranspose1d(2, 3, 1, padding=3)(tensor.zeros(1, 2, 3)), "leaves nothing of an input of 3"),
+        (lambda: nn.ConvTranspose2d(2, 3, 2, padding=2)(tensor.zeros(1, 2, 3, 3)), "leaves nothing of an input of 3"),
+        (lambda: nn.ConvTranspose1d(2, 3, 2, padding=-1)(tensor.zeros(1, 2, 3)), "padding -1"),
+        (lambda: nn.ConvTranspose1d(2, 3, 2, dilation=0)(tensor.zeros(1, 2, 3)), "dilation 0"),
         (lambda: nn.MSELoss("avg"), "unknown reduction"),
         (lambda: nn.init.kaiming_normal_(tensor.zeros(2, 2), "swish"), "unknown nonlinearity"),
         (lambda: nn.init.xavier_normal_(tensor.zeros(2)), "at least 2"),

@@ -100,6 +100,17 @@ def test_mismatches_are_all_listed_and_nothing_is_changed():
     np.testing.assert_array_equal(m[0].bias.numpy(), before)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_complex_values_are_refused_for_real_ones(strict):
+    m = model()
+    before = m[0].weight.numpy().copy()
+    state = {k: v.numpy() + 1 for k, v in m.state_dict().items()}
+    state["0.bias"] = state["0.bias"] + 2j
+    with pytest.raises(ValueError, match=r"dtype of 0.bias: complex64 given, real numbers needed"):
+        m.load_state_dict(state, strict)
+    np.testing.assert_array_equal(m[0].weight.numpy(), before)
+
+
 def test_not_strict_loads_what_fits_by_name():
     m = model()
     m.load_state_dict({"0.bias": np.full(3, 7.0)}, strict=False)

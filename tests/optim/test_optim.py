@@ -128,6 +128,25 @@ def test_a_state_of_another_shape_is_refused():
         a.load_state_dict(optim.Adam([nn.Parameter(np.ones(3)), nn.Parameter(np.ones(3))]).state_dict())
 
 
+@pytest.mark.parametrize(
+    ("make", "other", "named"),
+    [
+        (lambda p: optim.SGD(p), lambda p: optim.SGD(p, momentum=0.9), "momentum_buffer"),
+        (lambda p: optim.SGD(p), lambda p: optim.Adam(p), "betas, decoupled, eps, exp_avg, exp_avg_sq"),
+        (lambda p: optim.Adagrad(p), lambda p: optim.QuantumNaturalGradient(p, np.copy), "damping"),
+    ],
+)
+def test_a_state_of_another_optimiser_is_refused_and_changes_nothing(make, other, named):
+    p = nn.Parameter(np.ones(3))
+    optimizer = make([p])
+    p.grad = Tensor(np.ones(3))
+    before = optimizer.state_dict()["param_groups"]
+    with pytest.raises(ValueError, match=f"another optimiser.* has no {named}"):
+        optimizer.load_state_dict(other([nn.Parameter(np.ones(3))]).state_dict())
+    assert optimizer.state_dict()["param_groups"] == before
+    optimizer.step()
+
+
 def test_groups_have_options_of_their_own():
     a, b = nn.Parameter(np.ones(1)), nn.Parameter(np.ones(1, np.float32))
     optimizer = optim.SGD([{"params": [a], "lr": 1.0}, {"params": [b]}], lr=0.5)
@@ -156,6 +175,12 @@ def test_the_update_is_in_place_and_counts_as_a_change():
         (lambda p: optim.SGD([p], lr=-1), "negative"),
         (lambda p: optim.SGD([p], nesterov=True), "nesterov needs"),
         (lambda p: optim.Adam([p], betas=(1.0, 0.9)), r"\[0, 1\)"),
+        (lambda p: optim.Adam([p], betas=(0.9,)), "two numbers"),
+        (lambda p: optim.SGD([p], lr=np.nan), "must not be negative, got nan"),
+        (lambda p: optim.RMSprop([p], alpha=2.0), "alpha must be in"),
+        (lambda p: optim.RMSprop([p], momentum=-0.5), "momentum must not be negative"),
+        (lambda p: optim.WarmupLR(optim.SGD([p]), 3, after=optim.StepLR(optim.SGD([p]), 1)), "the same optimiser"),
+        (lambda p: optim.clip_grad_value_([p], np.nan), "positive"),
         (lambda p: optim.SGD([p, p]), "twice"),
         (lambda p: optim.SGD([{"params": [p], "speed": 3}]), "no option speed"),
         (lambda p: optim.StepLR(optim.SGD([p]), 0), "at least 1"),
@@ -167,6 +192,11 @@ def test_wrong_arguments_are_explained(call, message):
         call(nn.Parameter(np.ones(1)))
 
 
+def test_integers_are_no_parameters():
+    with pytest.raises(TypeError, match="of real or complex numbers"):
+        optim.SGD([Tensor(np.arange(3))])
+
+
 def test_clipping_scales_all_gradients_together():
     a, b = nn.Parameter(np.zeros(2)), nn.Parameter(np.zeros(1, np.complex128))
     a.grad, b.grad = Tensor(np.array([3.0, 0.0])), Tensor(np.array([4j]))
@@ -176,6 +206,31 @@ def test_clipping_scales_all_gradients_together():
     assert optim.clip_grad_norm_([a, b], 2.0) == pytest.approx(1.0)
     optim.clip_grad_value_([a], 0.5)
     np.testing.assert_allclose(a.grad.numpy(), [0.5, 0.0])
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [3, 5000])
+def test_clipping_of_half_precision_adds_up_squares_in_float32(half, size):
+    if half == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    given = [np.random.default_rng(s).normal(0, scale, size) for s, scale in ((0, 300.0), (1, 1e-3))]
+    parameters = [nn.Parameter(np.zeros(size, np.float32)).to(half) for _ in given]
+    for p, values in zip(parameters, given):
+        p.grad = Tensor(values).to(half)
+    exact = [p.grad.numpy().astype(np.float64) for p in parameters]
+    norm = np.sqrt(sum((g**2).sum() for g in exact))
+    assert optim.clip_grad_norm_(parameters, 1.0) == pytest.approx(norm, rel=1e-5)
+    assert optim.clip_grad_norm_(parameters[1:], 1.0) == pytest.approx(np.linalg.norm(exact[1]) / norm, rel=0.1)
+    for p, g in zip(parameters[:1], exact):
+        np.testing.assert_allclose(p.grad.numpy().astype(np.float64), g / norm, rtol=1e-2, atol=1e-5)
+
+
+def test_clipping_by_value_refuses_complex_gradients_and_changes_nothing():
+    a, b = nn.Parameter(np.zeros(2)), nn.Parameter(np.zeros(1, np.complex64))
+    a.grad, b.grad = Tensor(np.array([3.0, 0.0])), Tensor(np.array([3 + 4j], np.complex64))
+    with pytest.raises(ValueError, match="take clip_grad_norm_"):
+        optim.clip_grad_value_(iter([a, b]), 1.0)
+    assert a.grad.tolist() == [3.0, 0.0]
 
 
 def test_clipping_refuses_what_is_not_finite():
@@ -211,6 +266,27 @@ def test_warm_up_grows_linearly_to_the_scaled_rate_and_then_follows_the_schedule
 
 def test_warm_up_without_scaling_starts_low():
     assert rates(lambda o: optim.WarmupLR(o, 4), 6, lr=1.0) == pytest.approx([0.25, 0.4375, 0.625, 0.8125, 1, 1])
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_group_that_is_added_later_follows_the_schedule(after):
+    def made():
+        optimizer = optim.SGD([nn.Parameter(np.ones(1))], lr=1.0)
+        step = optim.StepLR(optimizer, 1, 0.5)
+        return optimizer, optim.WarmupLR(optimizer, 0, after=step) if after else step
+
+    optimizer, scheduler = made()
+    scheduler.step()
+    optimizer.add_param_group({"params": [nn.Parameter(np.ones(1))], "lr": 8.0})
+    scheduler.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 2.0]
+    state = optimizer.state_dict(), scheduler.state_dict()
+    optimizer, scheduler = made()
+    optimizer.add_param_group({"params": [nn.Parameter(np.ones(1))], "lr": 8.0})
+    optimizer.load_state_dict(state[0])
+    scheduler.load_state_dict(state[1])
+    scheduler.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.125, 1.0]
 
 
 def test_a_schedule_continues_from_its_state():

@@ -24,6 +24,7 @@ from qdist.parallel.mesh.mesh_plan import Plan, listed
 from qdist.parallel.sequence.context import RingAttention, ring_attention
 from qdist.parallel.sequence.norm_and_dropout import SequenceDropout, SequenceLayerNorm
 from qdist.parallel.sequence.tables import show_own_rows
+from qdist.parallel.tensor.column_dropout import ColumnParallelDropout, refuse_parts
 from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, RowParallelLinear
 from qdist.parallel.tensor.parallel_transformer import ParallelAttention, divide_block
 from qdist.parallel.tensor.vocabulary import VocabParallelEmbedding
@@ -69,6 +70,12 @@ def _vocabulary(layer: Embedding, comm: Communicator, sequence_parallel: bool, c
     return VocabParallelEmbedding.from_embedding(layer, comm, sequence_parallel=sequence_parallel)
 
 
+def _column_dropout(
+    layer: Dropout, comm: Communicator, sequence_parallel: bool, context: Communicator | None
+) -> Module:
+    return ColumnParallelDropout(layer.p, comm, context)
+
+
 def _norm(layer: LayerNorm, comm: Communicator, sequence_parallel: bool, context: Any) -> Module:
     return SequenceLayerNorm.from_layer_norm(layer, comm) if sequence_parallel else layer
 
@@ -87,6 +94,7 @@ _FORMS: dict[str, tuple[type[Module], Form]] = {
     "vocabulary": (Embedding, _vocabulary),
     "norm": (LayerNorm, _norm),
     "dropout": (Dropout, _dropout),
+    "column-dropout": (Dropout, _column_dropout),
 }
 
 
@@ -107,6 +115,8 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
             f"cp={groups.context.size} divides a sequence, and the model has no attention over one: give these ranks "
             "to another axis"
         )
+    if groups.tensor is not None:
+        _compare_dropped(model, groups.tensor)
     still = {id(module) for module in model.modules()}
     for key, (name, module) in hooked.items():
         if key not in still:
@@ -203,11 +213,15 @@ def _over_tensor(model: Module, plan: Plan, comm: Communicator, context: Communi
 
 
 def _replace(model: Module, name: str, new: Module) -> Module:
-    """Puts a module where another was; returns the model, which is the new module itself for the name ""."""
+    """Puts a module wherever another was, under all of its names; returns the model, which is the new module itself for
+    the name ""."""
+    modules = dict(model.named_modules())
     if not name:
         return new
-    above, _, own = name.rpartition(".")
-    setattr(dict(model.named_modules())[above], own, new)
+    for module in modules.values():
+        for own, child in list(module._modules.items()):
+            if child is modules[name]:
+                setattr(module, own, new)
     return model
 
 
@@ -226,6 +240,16 @@ def _over_context(model: Module, context: Communicator) -> int:
         elif type(module) is Dropout:
             _replace(model, name, SequenceDropout(module.p, None, context))
     return sum(isinstance(module, MultiHeadAttention | GroupedQueryAttention) for module in model.modules())
+
+
+def _compare_dropped(model: Module, tensor: Communicator) -> None:
+    """Has every dropout that takes all features tell when it is given a rank's part of them. Blocks know their own."""
+    known = {id(module.dropout) for module in model.modules() if isinstance(module, TransformerBlock)}
+    for name, module in list(model.named_modules()):
+        in_slices = isinstance(module, SequenceDropout) and module.tensor is not None
+        divided = in_slices or isinstance(module, ColumnParallelDropout)
+        if isinstance(module, Dropout) and not divided and id(module) not in known:
+            refuse_parts(module, name, tensor)
 
 
 def _is_whole(attention: MultiHeadAttention) -> bool:

@@ -40,6 +40,8 @@ class Plan:
             "row": a Linear, its inputs, which a "column" before it left divided. "row-scatter" takes whole ones.
             "vocabulary": an Embedding, its rows.
             "norm", "dropout": a LayerNorm, a Dropout outside of blocks; they are named if `sequence_parallel`.
+            "column-dropout": a Dropout of what a "column" left divided, before the "row". One that the plan does not
+                name compares now and then what it is given, and refuses such parts.
         sequence_parallel: between divided layers each rank of "tp" has a slice of the sequence instead of all of it.
             The model must then begin with a "vocabulary" and end with a "column" form, and all that has parameters or
             drops out has to be named.

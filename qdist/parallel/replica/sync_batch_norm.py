@@ -9,7 +9,10 @@ import numpy as np
 from qdist.comm import Communicator, world
 from qdist.nn import BatchNorm1d, BatchNorm2d, Module
 from qdist.parallel.collectives import copy, reduce
-from qdist.tensor import Tensor, no_grad
+from qdist.tensor import Tensor, computing_in, no_grad
+from qdist.tensor.arrays import FLOAT32, is_half
+from qdist.tensor.autograd import mode
+from qdist.tensor.half import widened
 
 __all__ = ["SyncBatchNorm"]
 
@@ -40,13 +43,17 @@ class SyncBatchNorm(BatchNorm2d):
     def convert(cls, model: Module, comm: Communicator | None = None) -> Module:
         """Replaces every BatchNorm1d and BatchNorm2d in a model by this one with its weights; returns the model, or
         what replaces it."""
-        for name, module in list(model.named_modules()):
-            if type(module) in (BatchNorm1d, BatchNorm2d):
-                made = cls._of(module, comm)
-                if not name:
-                    return made
-                above, _, own = name.rpartition(".")
-                setattr(dict(model.named_modules())[above], own, made)
+        plain = (BatchNorm1d, BatchNorm2d)
+        if type(model) in plain:
+            return cls._of(model, comm)
+        made: dict[int, Module] = {}
+        for module in list(model.modules()):
+            for own, child in list(module._modules.items()):
+                if type(child) in plain:
+                    # One that stands in several places does so afterwards.
+                    if id(child) not in made:
+                        made[id(child)] = cls._of(child, comm)
+                    setattr(module, own, made[id(child)])
         return model
 
     @classmethod
@@ -61,20 +68,28 @@ class SyncBatchNorm(BatchNorm2d):
             raise ValueError(f"SyncBatchNorm takes (n, {self.channels}, ...), got shape {x.shape}")
         across: Any = (1, -1, *(1,) * (x.ndim - 2))
         if not self.training:
-            scale = self.weight / (self.running_var + self.eps).sqrt()
-            return x * scale.reshape(*across) + (self.bias - self.running_mean * scale).reshape(*across)
+            scale, shift = self._running(x.dtype)
+            return x * scale.reshape(*across) + shift.reshape(*across)
         axes = (0, *range(2, x.ndim))
         count = float(self.comm.all_reduce(np.array(x.size // self.channels, np.float64)))
         if count < 2:
             raise ValueError("SyncBatchNorm needs more than one value per channel on all ranks in training mode")
+        half = x.dtype if is_half(x.dtype) else mode.precision
+        # Half precision has no room for sums over a batch, nor for every variance.
+        with computing_in(None):
+            out = self._normalised(widened(x), axes, across, count)
+        return out if half is None or out.dtype != FLOAT32 else out.to(half)
+
+    def _normalised(self, x: Tensor, axes: tuple[int, ...], across: Any, count: float) -> Tensor:
         # Summed over ranks in both passes: every rank's output depends on every rank's rows.
         mean = copy(reduce(x.sum(axes), self.comm), self.comm) / count
         centred = x - mean.reshape(*across)
         variance = copy(reduce((centred * centred).sum(axes), self.comm), self.comm) / count
         with no_grad():
             keep, take = 1 - self.momentum, self.momentum
-            self.running_mean.assign(keep * self.running_mean + take * mean)
+            dtype = self.running_mean.dtype
+            self.running_mean.assign((keep * self.running_mean + take * mean).to(dtype))
             # The running variance estimates the population's, hence the n - 1.
-            self.running_var.assign(keep * self.running_var + take * variance * (count / (count - 1)))
-        scale = self.weight / (variance + self.eps).sqrt()
-        return centred * scale.reshape(*across) + self.bias.reshape(*across)
+            self.running_var.assign((keep * self.running_var + take * variance * (count / (count - 1))).to(dtype))
+        scale = widened(self.weight) / (variance + self.eps).sqrt()
+        return centred * scale.reshape(*across) + widened(self.bias).reshape(*across)

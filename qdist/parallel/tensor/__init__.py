@@ -1,5 +1,6 @@
 """Tensor parallelism: weights, heads and vocabularies divided over the ranks (Megatron-LM)."""
 
+from qdist.parallel.tensor.column_dropout import ColumnParallelDropout
 from qdist.parallel.tensor.parallel_linear import ColumnParallelLinear, ParallelMLP, RowParallelLinear
 from qdist.parallel.tensor.parallel_transformer import ParallelAttention, ParallelTransformerBlock, divide_block
 from qdist.parallel.tensor.vocabulary import (
@@ -9,6 +10,7 @@ from qdist.parallel.tensor.vocabulary import (
 )
 
 __all__ = [
+    "ColumnParallelDropout",
     "ColumnParallelLinear",
     "ParallelAttention",
     "ParallelMLP",

@@ -83,7 +83,8 @@ class ColumnParallelLinear(_ParallelLinear):
         in_features, out_features: of the whole layer; the group's size divides out_features.
         comm: the ranks that share the layer. All give the same x.
         bias: whether there is one; it is divided as the outputs are.
-        gather_output: give all of (..., out_features) on every rank.
+        gather_output: give all of (..., out_features) on every rank. Without it, ColumnParallelDropout is the dropout
+            for what comes out.
         sequence_parallel: x is this rank's slice of the sequence, the axis before the features; the output has all of
             it. What is kept for the backward pass is the slice; it is gathered once more there.
         blocks: the outputs are this many blocks (queries, keys, values), each of which is divided.

@@ -110,17 +110,21 @@ def _check_described(optimizer: optim.Optimizer, config: Mapping[str, Any]) -> N
 
 
 def _accumulation(config: dict[str, Any], ranks: int) -> int:
-    total, micro = config.get("train_batch_size"), config.get("train_micro_batch_size_per_gpu")
-    steps = config.get("gradient_accumulation_steps")
-    if total is None or micro is None:
+    names = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+    for name in names:
+        if config.get(name) is not None and config[name] < 1:
+            raise ValueError(f"{name}={config[name]}: at least 1")
+    total, micro, steps = (config.get(name) for name in names)
+    if total is None or (micro is None and steps is None):
         return 1 if steps is None else steps
-    needed, rest = divmod(total, micro * ranks)
-    if rest or needed < 1 or steps not in (None, needed):
+    # A rank's rows, where the config does not say how many a pass has, are any number.
+    passes, rest = divmod(total, ranks * (1 if micro is None else micro))
+    if rest or passes < 1 or (passes % steps if micro is None else steps not in (None, passes)):
         raise ValueError(
-            f"train_batch_size={total} is not micro-batch {micro} x {ranks} ranks x "
-            f"{'any number of' if steps is None else steps} accumulation steps"
+            f"train_batch_size={total} is not micro-batch {'of any size' if micro is None else micro} x {ranks} ranks "
+            f"x {'any number of' if steps is None else steps} accumulation steps"
         )
-    return needed
+    return passes if steps is None else steps
 
 
 def _half(config: dict[str, Any]) -> LossScale | None:

@@ -13,8 +13,13 @@ from qdist.optim import Optimizer
 from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.zero.shards import Piece, Unit
 from qdist.tensor import Tensor, no_grad
+from qdist.tensor.arrays import FLOAT32, is_half, kind_of
 
 __all__ = ["load_model", "load_optimizer", "load_shard", "model_state", "optimizer_state", "shard_state"]
+
+
+_OF_A_PIECE = ("shape", "start", "stop", "values")
+"""What a rank's state has of its part of a parameter, beside what the optimiser keeps."""
 
 
 class Sharded(Protocol):
@@ -55,13 +60,19 @@ def load_model(model: Module, units: Sequence[Unit], state: dict[str, Any], stri
 
 
 def _check_names(model: Module, state: dict[str, Any], strict: bool) -> None:
-    own = {name: t.shape for name, t in [*model._named("_parameters"), *model._named("_buffers")]}
+    tensors = dict([*model._named("_parameters"), *model._named("_buffers")])
+    own = {name: t.shape for name, t in tensors.items()}
     problems = [f"missing: {name} {shape}" for name, shape in own.items() if name not in state and strict]
     problems += [f"unknown: {name}" for name in state if name not in own and strict]
     problems += [
         f"shape of {name}: {Tensor(state[name]).shape} given, {shape} needed"
         for name, shape in own.items()
         if name in state and Tensor(state[name]).shape != shape
+    ]
+    problems += [
+        f"dtype of {name}: {Tensor(state[name]).dtype} given, real numbers needed"
+        for name, t in tensors.items()
+        if name in state and kind_of(Tensor(state[name]).dtype) == "c" and kind_of(t.dtype) != "c"
     ]
     if problems:
         raise ValueError(f"this state does not fit {type(model).__name__}:\n  " + "\n  ".join(problems))
@@ -90,11 +101,19 @@ def optimizer_state(
         for index, p in enumerate(unit.parameters):
             slots = {slot: Tensor(values[index].copy()) for slot, values in whole.items()}
             state[str(numbers[id(p)])] = {"step": int(steps[index]), **slots}
+    for p in (p for members in groups for p in members):
+        # Frozen ones are not sharded; the plain optimiser has a state for them too, that of no step.
+        state.setdefault(str(numbers[id(p)]), {"step": 0, **{slot: _no_state(p) for slot in optimizer.slots}})
     options = [
-        {**group, "params": [numbers[id(p)] for p in members if str(numbers[id(p)]) in state]}
-        for group, members in zip(optimizer.param_groups, groups)
+        {**group, "params": [numbers[id(p)] for p in members]} for group, members in zip(optimizer.param_groups, groups)
     ]
     return {"state": state, "param_groups": options}
+
+
+def _no_state(parameter: Any) -> Tensor:
+    """What an optimiser has for a parameter that it has not updated."""
+    dtype = FLOAT32 if is_half(parameter.dtype) else parameter.dtype
+    return Tensor(np.zeros(parameter.shape, dtype)).to(parameter.device)
 
 
 def load_optimizer(
@@ -105,9 +124,12 @@ def load_optimizer(
     shapes = {id(p): shape for unit in units for p, shape in zip(unit.parameters, unit.shapes)}
     for p, number in ((p, numbers[id(p)]) for members in groups for p in members if id(p) in shapes):
         entry = saved["state"].get(str(number))
-        found = None if entry is None else {s: Tensor(entry[s]).shape if s in entry else None for s in optimizer.slots}
-        if found is None or any(shape != shapes[id(p)] for shape in found.values()):
-            raise ValueError(f"parameter {number}: the state has {found}, the parameter has shape {shapes[id(p)]}")
+        found = {slot: Tensor(value).shape for slot, value in (entry or {}).items() if slot != "step"}
+        if entry is None or found != dict.fromkeys(optimizer.slots, shapes[id(p)]):
+            raise ValueError(
+                f"parameter {number}: the state has {found}, the parameter has shape {shapes[id(p)]} and the optimiser "
+                f"keeps {list(optimizer.slots)}"
+            )
 
     def part(unit: Unit, piece: Piece) -> dict[str, Any]:
         entry = saved["state"][str(numbers[id(unit.parameters[piece.index])])]
@@ -172,7 +194,7 @@ def load_shard(zero: Sharded, state: dict[str, Any]) -> None:
         for piece in unit.pieces:
             entry = state["parameters"][names[id(unit.parameters[piece.index])]]
             _write(piece.tensor, entry["values"])
-            entries[id(piece.tensor)] = entry
+            entries[id(piece.tensor)] = {k: v for k, v in entry.items() if k not in _OF_A_PIECE}
         unit.publish()
         unit.finish_publish()
     for name, tensor in [*zero.module._named("_parameters"), *zero.module._named("_buffers")]:

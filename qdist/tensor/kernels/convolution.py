@@ -26,12 +26,34 @@ def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int
     """Positions of a kernel along one axis.
 
     Raises:
-        ValueError: when the kernel is larger than the padded input.
+        ValueError: when the kernel is larger than the padded input, and for sizes and steps that are none.
     """
+    _check_steps(kernel, stride, padding, dilation)
     span = dilation * (kernel - 1) + 1
     if size + 2 * padding < span:
         raise ValueError(f"a kernel that spans {span} does not fit an input of {size} with padding {padding}")
     return (size + 2 * padding - span) // stride + 1
+
+
+def transposed_size(size: int, kernel: int, stride: int, padding: int, dilation: int, extra: int) -> int:
+    """Length that a transposed convolution gives along one axis.
+
+    Raises:
+        ValueError: when the padding takes all of it away, and for sizes and steps that are none.
+    """
+    _check_steps(kernel, stride, padding, dilation)
+    length = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + extra
+    if length < 1:
+        raise ValueError(f"a transposed kernel of {kernel} with padding {padding} leaves nothing of an input of {size}")
+    return length
+
+
+def _check_steps(kernel: int, stride: int, padding: int, dilation: int) -> None:
+    if kernel < 1 or stride < 1 or dilation < 1 or padding < 0:
+        raise ValueError(
+            f"a kernel of {kernel} with stride {stride}, dilation {dilation} and padding {padding}: the first three "
+            "are at least 1, and the padding is not negative"
+        )
 
 
 def _pad(xp: Any, x: Array, padding: Pair, value: float = 0.0) -> Array:

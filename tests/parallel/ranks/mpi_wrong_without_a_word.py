@@ -301,6 +301,91 @@ def test_dropout_is_that_of_one_process_whatever_the_seeds_of_ranks(comm, case) 
     assert_trains_as(want, trained, [share_of(mesh, *sentences(step)) for step in range(3)])
 
 
+def dropping_hidden_units(seed: int = 0) -> nn.Sequential:
+    """Dropout of all features, and of those between two layers that divide them."""
+    random.manual_seed(seed)
+    tokens, attention = models.Tokens(4), nn.MultiHeadAttention(8, 4, dtype=F64)
+    perceptron = nn.Sequential(nn.Linear(8, 16, dtype=F64), nn.GELU(), nn.Dropout(0.5), nn.Linear(16, 8, dtype=F64))
+    last = nn.Linear(8, 12, dtype=F64)
+    return nn.Sequential(tokens, attention, nn.Dropout(0.4), perceptron, nn.LayerNorm(8, dtype=F64), last)
+
+
+HIDDEN = {"1": "attention", "3.0": "column", "3.2": "column-dropout", "3.3": "row"}
+IN_SLICES = {**HIDDEN, "0.table": "vocabulary", "2": "dropout", "4": "norm", "5": "column-gather"}
+DROPPED_HIDDEN: dict[int, list[tuple[dict[str, int], dict[str, Any]]]] = {
+    2: [
+        ({"tp": 2}, {"layers": HIDDEN}),
+        ({"tp": 2}, {"layers": HIDDEN, "recompute": ["3"]}),
+        ({"tp": 2}, {"layers": IN_SLICES, "sequence_parallel": True, "positions": ["0.places"]}),
+        ({"tp": 2}, {"layers": {**HIDDEN, "3.0": "column-gather", "3.2": "dropout", "3.3": "row-scatter"}}),
+    ],
+    4: [
+        ({"tp": 4}, {"layers": HIDDEN}),
+        ({"dp": 2, "tp": 2}, {"layers": HIDDEN, "zero": 1}),
+        ({"cp": 2, "tp": 2}, {"layers": HIDDEN, "positions": ["0.places"]}),
+        ({"pp": 2, "tp": 2}, {"layers": HIDDEN, "micro_batches": 2}),
+    ],
+}
+
+
+@only(2, 4)
+@pytest.mark.parametrize("case", DROPPED_HIDDEN.get(SIZE, []), ids=str)
+def test_dropout_of_divided_features_is_that_of_one_process(comm, case) -> None:
+    degrees, options = case
+    mesh, batches = Mesh(comm, **degrees), [sentences(step) for step in range(3)]
+    model = dropping_hidden_units()
+    random.manual_seed(21)
+    want = models.train_plainly(model, batches, adam)
+    model = dropping_hidden_units(comm.rank)
+    trained = parallelize(model, mesh, Plan(**options), optimizer=adam, loss=nn.CrossEntropyLoss())
+    random.manual_seed(21, comm.rank)
+    assert_trains_as(want, trained, [share_of(mesh, *batch) for batch in batches])
+
+
+class Sharing(nn.Module):
+    """One dropout, in two layers that are divided."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        random.manual_seed(seed)
+        self.tokens, drop = models.Tokens(4), nn.Dropout(0.5)
+        layers = [nn.Linear(8, 16, dtype=F64), nn.GELU(), drop, nn.Linear(16, 8, dtype=F64)]
+        others = [nn.Linear(8, 16, dtype=F64), drop, nn.Linear(16, 12, dtype=F64)]
+        self.attention = nn.MultiHeadAttention(8, 4, dtype=F64)
+        self.first, self.second = nn.Sequential(*layers), nn.Sequential(*others)
+
+    def forward(self, x: Any) -> Tensor:
+        return self.second(self.first(self.attention(self.tokens(x), causal=True)))
+
+
+@only(2, 4)
+@pytest.mark.parametrize("axis", ["cp", "tp"])
+def test_a_dropout_in_several_places_is_that_of_one_process(comm, axis: str) -> None:
+    layers = {"*.0": "column", "first.2": "column-dropout", "first.3": "row", "second.2": "row"}
+    plan = Plan(layers) if axis == "tp" else Plan(positions=["tokens.places"])
+    degrees = {"dp": SIZE // 2, "tp": 2} if axis == "tp" else {"cp": SIZE}
+    mesh, batches = Mesh(comm, **degrees), [sentences(step) for step in range(2)]
+    model = Sharing()
+    random.manual_seed(21)
+    want = models.train_plainly(model, batches, adam)
+    trained = parallelize(Sharing(comm.rank), mesh, plan, optimizer=adam, loss=nn.CrossEntropyLoss())
+    random.manual_seed(21, comm.rank)
+    assert_trains_as(want, trained, [share_of(mesh, *batch) for batch in batches])
+
+
+@only(2)
+@pytest.mark.parametrize("half", [None, "float16"])
+def test_a_dropout_that_is_given_parts_of_features_is_told(comm, half: str | None) -> None:
+    layers = {name: form for name, form in HIDDEN.items() if form != "column-dropout"}
+    model, dtype = dropping_hidden_units(), None if half is None else "float32"
+    model = model if dtype is None else model.to(dtype)
+    plan = Plan(layers, precision=half)
+    trained = parallelize(model, Mesh(comm, tp=2), plan, optimizer=adam, loss=nn.CrossEntropyLoss())
+    assert np.isfinite(trained.eval_batch(*sentences(0)))
+    with pytest.raises(ValueError, match=r"'3.2', a Dropout, is given other features .* make it a 'column-dropout'"):
+        trained.backward(*sentences(0))
+
+
 @only(2)
 @pytest.mark.parametrize("way", ["dp", 1, 2, 3])
 def test_dropout_of_data_parallel_loops_is_that_of_one_process(comm, way) -> None:

@@ -8,8 +8,8 @@ import pytest
 import qdist as qd
 from qdist import nn
 from qdist.comm import counting_communicator
-from qdist.parallel import DataParallel, average_gradients, on_local_devices, share_rows
-from qdist.tensor import Tensor, checkpoint, grad, manual_seed, no_grad
+from qdist.parallel import DataParallel, SyncBatchNorm, average_gradients, on_local_devices, share_rows
+from qdist.tensor import Tensor, checkpoint, computing_in, grad, manual_seed, no_grad
 
 
 def net(widths: tuple[int, ...] = (6, 8, 8, 4)) -> nn.Sequential:
@@ -244,3 +244,47 @@ def test_a_plain_script_trains_on_all_local_devices() -> None:
     assert (size, alone) == (2, 1)
     for a, b in zip(got, want):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_sync_batch_norm_takes_every_place_of_a_shared_layer() -> None:
+    shared = nn.BatchNorm1d(4)
+    model = nn.Sequential(nn.Linear(3, 4), shared, nn.Sequential(nn.Tanh(), shared), nn.BatchNorm1d(4))
+    names, comm = list(model.state_dict()), qd.comm.init("solo")
+    assert SyncBatchNorm.convert(model, comm) is model
+    assert isinstance(model[1], SyncBatchNorm)
+    assert model[2][1] is model[1]
+    assert isinstance(model[3], SyncBatchNorm)
+    assert model[3] is not model[1]
+    assert list(model.state_dict()) == names
+    assert model[1].weight is shared.weight
+    assert isinstance(SyncBatchNorm.convert(shared, comm), SyncBatchNorm)
+
+
+@pytest.mark.parametrize("half", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("stored", [False, True], ids=["mixed", "stored"])
+def test_sync_batch_norm_has_float32_statistics_in_half_precision(half: str | None, stored: bool) -> None:
+    if half == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    # Sums of a channel and a variance that float16 has no numbers for.
+    x = np.random.default_rng(0).normal(40.0, [[[[2.0]], [[300.0]]]], (8, 2, 24, 24)).astype(np.float32)
+    g = np.random.default_rng(1).normal(size=x.shape).astype(np.float32)
+    x, g = (Tensor(a).to(half or "float32") for a in (x, g))
+    found = []
+    for layer in (nn.BatchNorm2d(2), SyncBatchNorm(2, comm=qd.comm.init("solo"))):
+        if layer.__class__ is SyncBatchNorm and stored and half:
+            for parameter in layer.parameters():
+                parameter.convert(half)
+        wide = layer.__class__ is nn.BatchNorm2d  # The reference: float32, of the same rounded numbers.
+        given = Tensor((x.to("float32") if wide else x).numpy(), requires_grad=True)
+        with computing_in(None if wide or stored else half):
+            out = layer(given)
+        assert wide or out.dtype == x.dtype
+        out.backward((g.to("float32") if wide else g).numpy())
+        grads = [given.grad, layer.weight.grad, layer.bias.grad]
+        averages = [layer.running_mean, layer.running_var]
+        assert [a.dtype for a in averages] == [np.float32] * 2
+        found.append([[t.to("float64").numpy() for t in ts] for ts in ([out], grads, averages)])
+    rounding = {None: 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[half]
+    for (want, got), tolerance in zip(zip(*found), (rounding, rounding, 1e-5)):
+        for one, other in zip(want, got):
+            np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance * np.abs(one).max())

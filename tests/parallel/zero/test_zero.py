@@ -1,6 +1,8 @@
 """Zero without other ranks: bytes and memory of every stage, configuration, and what is refused."""
 
 import tracemalloc
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from qdist import nn, optim
 from qdist.comm import counting_communicator
 from qdist.parallel import DataParallel, LossScale, Zero
 from qdist.parallel.zero.shards import Unit
-from qdist.tensor import Tensor
+from qdist.tensor import Tensor, manual_seed
 
 WIDTH = 64
 
@@ -154,6 +156,9 @@ def test_a_configuration_is_read_and_checked() -> None:
     assert (made.loss_scale.value, made.loss_scale.dynamic) == (8.0, True)
     assert isinstance(made.optimizer, optim.Adam)
     assert made.optimizer.param_groups[0]["lr"] == 0.5
+    by_steps = {**config, "gradient_accumulation_steps": 8}
+    del by_steps["train_micro_batch_size_per_gpu"]
+    assert Zero.from_config(by_steps, net(), comm=counting_communicator(4)).accumulate == 8
     own = optim.SGD(net().parameters())
     with pytest.raises(ValueError, match="does not have"):
         Zero.from_config({"zero_optimization": {"stage": 1}}, net(), own, counting_communicator(2))
@@ -165,6 +170,9 @@ def test_a_configuration_is_read_and_checked() -> None:
         ({**config, "gradient_accumulation_steps": 3}, "train_batch_size=64"),
         ({**config, "train_batch_size": 66}, "train_batch_size=66"),
         ({**config, "zero_optimization": {"stage": 4}}, "stage=4"),
+        ({**config, "train_micro_batch_size_per_gpu": 0}, "train_micro_batch_size_per_gpu=0: at least 1"),
+        ({**by_steps, "train_batch_size": 66}, "train_batch_size=66 is not micro-batch of any size x 4 ranks x 8"),
+        ({**by_steps, "train_batch_size": 16}, "train_batch_size=16"),
     ]:
         with pytest.raises(ValueError, match=text):
             Zero.from_config(wrong, net(), comm=counting_communicator(4))
@@ -212,13 +220,50 @@ def test_states_that_do_not_fit_change_nothing() -> None:
         model.load_state_dict({"0.weight": before["0.weight"]})
     with pytest.raises(ValueError, match=r"shape of 0.bias"):
         model.load_state_dict({**before, "0.bias": np.zeros(3, np.float32)})
+    with pytest.raises(ValueError, match=r"dtype of 0.bias: complex64 given, real numbers needed"):
+        model.load_state_dict({**before, "0.bias": np.zeros(WIDTH, np.complex64)})
     full = model.full_state_dict()
     del full["optimizer"]["state"]["1"]["exp_avg"]
     with pytest.raises(ValueError, match="parameter 1"):
         model.load_full_state_dict(full)
+    with_momentum = optim.SGD(net(1).parameters(), momentum=0.9).state_dict()
+    plain = net(1)
+    sharded = Zero(plain, optim.SGD(plain.parameters()), 1, counting_communicator(64))
+    with pytest.raises(ValueError, match=r"parameter 0: the state has .*momentum_buffer.* keeps \[\]"):
+        sharded.load_full_state_dict({"model": sharded.state_dict(), "optimizer": with_momentum})
     other = zero(3, 2, net(2), unit_types=[nn.Sequential])
     with pytest.raises(ValueError, match="cut differently"):
         other.load_sharded_state_dict(zero(3, 2, net(2)).sharded_state_dict())
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("make", [optim.Adam, optim.SGD, partial(optim.SGD, momentum=0.9)])
+def test_states_of_a_partly_frozen_model_are_those_of_the_plain_optimiser(stage: int, make: Any) -> None:
+    def frozen() -> tuple[nn.Module, optim.Optimizer]:
+        manual_seed(0)
+        model = net(2)
+        model[0].bias.requires_grad_(False)
+        model[1].weight.requires_grad_(False)
+        parameters = list(model.parameters())
+        return model, make([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.5}])
+
+    plain, update = frozen()
+    plain(rows()).mean().backward()
+    update.step()
+    model, optimizer = frozen()
+    sharded = Zero(model, optimizer, stage, counting_communicator(1))
+    sharded.backward(sharded(rows()).mean())
+    sharded.step()
+    state, want = sharded.full_state_dict()["optimizer"], update.state_dict()
+    assert state["param_groups"] == want["param_groups"]
+    assert state["state"].keys() == want["state"].keys()
+    for number, entry in want["state"].items():
+        assert state["state"][number].keys() == entry.keys()
+        for name, value in entry.items():
+            np.testing.assert_allclose(state["state"][number][name], value, rtol=1e-6)
+    resumed, again = frozen()
+    again.load_state_dict(state)
+    Zero(resumed, again, stage, counting_communicator(1)).load_full_state_dict(sharded.full_state_dict())
 
 
 def test_a_scheduler_goes_on_setting_the_rate() -> None:
@@ -248,8 +293,14 @@ def test_loss_scale_adapts() -> None:
     fixed = LossScale(8.0, dynamic=False)
     fixed.update(False)
     assert fixed.value == 8.0
-    with pytest.raises(ValueError, match="positive"):
-        LossScale(0)
+    for value in (0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="positive"):
+            LossScale(value)
+    # A state from a longer interval.
+    shorter = LossScale(8.0, interval=2)
+    shorter.load_state_dict({"value": 8.0, "good": 5})
+    shorter.update(True)
+    assert shorter.value == 16.0
 
 
 def test_a_config_beside_an_optimiser_describes_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -101,14 +102,17 @@ class Operator:
                 lie as the inputs' cuts leave them, with sums finished, when not given.
             comm: the ranks; the world when not given. What the cuts leave over repeats the work.
         """
-        strategy = tuple(tuple(int(n) for n in cuts) for cuts in in_strategy)
-        if any(n < 1 for cuts in strategy for n in cuts):
-            raise ValueError(f"{self.name}.shard({strategy}): a dimension is cut into 1 part or more")
         other = Operator(self.name)
-        other.in_strategy, other.comm = strategy, comm
+        other.in_strategy, other.comm = self._counts(in_strategy), comm
         if out_strategy is not None:
-            other.out_strategy = tuple(tuple(int(n) for n in cuts) for cuts in out_strategy)
+            other.out_strategy = self._counts(out_strategy)
         return other
+
+    def _counts(self, strategy: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+        counts = tuple(tuple(index(n) for n in cuts) for cuts in strategy)
+        if any(n < 1 for cuts in counts for n in cuts):
+            raise ValueError(f"{self.name}.shard({counts}): a dimension is cut into 1 part or more")
+        return counts
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]

@@ -70,10 +70,23 @@ def _embedding(site: Site, table: Tensor, indices: Tensor) -> Tensor:
     rows = [p if cuts(p, 0) else Replicate() for p in site.inputs[0]]
     held = local_part(np.arange(shape[0]), rows, site.mesh.shape, site.mesh.place())
     start, stop = int(held[0]), int(held[-1]) + 1
-    wanted = indices._data % shape[0]
+    wanted = _rows_of(indices._data, shape[0])
     here = (wanted >= start) & (wanted < stop)
     found = apply("embedding", table, Tensor((wanted - start) * here))
     return found * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))
+
+
+def _rows_of(indices: Any, count: int) -> Any:
+    """Indices into a table of so many rows, negative ones counted from its end. Raises IndexError for others, which no
+    rank would find, as the whole table does."""
+    if indices.dtype.kind not in "iu":
+        raise IndexError(f"embedding: indices are integers, not {indices.dtype}")
+    wanted = indices.astype(np.int64)
+    if wanted.size:
+        low, high = int(wanted.min()), int(wanted.max())
+        if low < -count or high >= count:
+            raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {count} rows")
+    return wanted % count
 
 
 def _cross_entropy(site: Site, logits: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from thread_ranks import on_threads
 
 from qdist.parallel.auto import Partial, ProcessMesh, Replicate, Shard, shard_tensor
 from qdist.parallel.auto.rules.operator_rules import FORMS
-from qdist.tensor import RULES, Tensor
+from qdist.tensor import RULES, Tensor, apply
 
 WITHOUT_ENTRY = {"batch_norm"}
 
@@ -70,3 +70,27 @@ def test_placed_inputs_give_the_values_and_gradients_of_one_process(case) -> Non
                     np.testing.assert_allclose(leaf.grad, slope, rtol=1e-10, atol=1e-10, err_msg=str(combination))
 
     on_threads(degree, work)
+
+
+@pytest.mark.parametrize("rows", [5, 128, 256])
+def test_indices_into_cut_rows_of_a_table_mean_what_they_mean_in_a_whole_one(rows: int) -> None:
+    table = np.random.default_rng(0).normal(size=(rows, 3))
+
+    def work(comm) -> None:
+        mesh = ProcessMesh([0, 1], ["x"], comm)
+        cut = shard_tensor(Tensor(table), mesh, [Shard(0)])
+        for dtype, given in (
+            (np.int64, [[0, rows - 1], [-1, -rows]]),
+            (np.int8, [[0, min(rows, 128) - 1, -1]]),
+            (np.uint8, [0, rows - 1]),
+            (np.int32, []),
+        ):
+            indices = np.array(given, dtype)
+            np.testing.assert_array_equal(apply("embedding", cut, Tensor(indices)).numpy(), table[indices])
+        for outside in (rows, -rows - 1, 7 * rows):
+            with pytest.raises(IndexError, match=f"but the table has {rows} rows"):
+                apply("embedding", cut, Tensor(np.array([0, outside])))
+        with pytest.raises(IndexError, match="integers, not bool"):
+            apply("embedding", cut, Tensor(np.array([True, False])))
+
+    on_threads(2, work)
