@@ -116,6 +116,46 @@ def test_a_scaler_leaves_out_steps_and_says_when_it_is_used_wrongly() -> None:
         paddle.amp.GradScaler(incr_ratio=3.0)
 
 
+def test_a_scaler_counts_every_optimiser() -> None:
+    weights = [paddle.to_tensor(np.array([1.0]), stop_gradient=False) for _ in range(3)]
+    optimizers = [paddle.optimizer.SGD(1.0, parameters=[weight]) for weight in weights]
+    scaler = paddle.amp.GradScaler(init_loss_scaling=8.0)
+    for scale, finite in ((8.0, True), (8.0, False), (4.0, True)):
+        assert scaler.value == scale
+        before = [weight.item() for weight in weights]
+        scaler.scale(sum((weight * (k + 2.0)).sum() for k, weight in enumerate(weights))).backward()
+        if not finite:
+            weights[1].grad.data[:] = np.inf
+        scaler.unscale_(optimizers[2])
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+            with pytest.raises(RuntimeError, match="called already"):
+                scaler.step(optimizer)
+            optimizer.clear_grad()
+        scaler.update()
+        steps = [2.0, 3.0 * finite, 4.0]
+        assert [weight.item() for weight in weights] == [b - step for b, step in zip(before, steps)]
+
+
+def test_a_scaler_that_is_not_enabled_changes_nothing() -> None:
+    weight = paddle.to_tensor(np.array([1.0]), stop_gradient=False)
+    optimizer = paddle.optimizer.SGD(0.5, parameters=[weight])
+    scaler = paddle.amp.GradScaler(enable=False)
+    scaler.update()
+    for slope, want in ((2.0, 0.0), (np.inf, -np.inf)):
+        weight.grad = Tensor(np.array([slope]))
+        scaler.unscale_(optimizer)
+        scaler.minimize(optimizer, None)
+        assert weight.item() == want
+    fleet.init(is_collective=True)
+    layer = PipelineLayer([LayerDesc(paddle.nn.Linear, 2, 2)], paddle.nn.CrossEntropyLoss())
+    trained, weight = fleet.distributed_model(layer), next(iter(layer.parameters()))
+    with np.errstate(all="ignore"):
+        data = [Tensor(np.full((2, 2), np.inf, np.float32)), Tensor(np.zeros(2, np.int64))]
+        trained.train_batch(data, paddle.optimizer.SGD(0.5, parameters=layer.parameters()), scaler=scaler)
+    assert not np.isfinite(weight.numpy()).all()
+
+
 def test_fleets_arrangements_train_as_one_process(pass_on_ranks) -> None:
     pass_on_ranks(4, [Path(__file__).parent / "ranks" / "mpi_paddle_fleet.py"])
 

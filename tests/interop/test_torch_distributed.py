@@ -129,6 +129,29 @@ def test_stores(kind: str, tmp_path: Path, free_port: int) -> None:
     store.set_timeout(timedelta(milliseconds=20))
     with pytest.raises(CommError, match=r"nobody set 'never' within 0.02 s"):
         store.get("never")
+    for wrong in (
+        lambda: store.set("a", 5),
+        lambda: store.set("a", None),
+        lambda: store.set(5, "a"),
+        lambda: store.add("n", 1.5),
+        lambda: store.add("n", "1"),
+        lambda: store.add(b"n", 1),
+        lambda: store.get(5),
+        lambda: store.wait("ab"),
+        lambda: store.check("ab"),
+    ):
+        with pytest.raises(TypeError, match=r"give (text|a list of keys|a whole number)"):
+            wrong()
+    with pytest.raises(CommError, match="'a' holds no number to add to"):
+        store.add("a", 1)
+    assert (other.get("a"), other.get("n"), store.num_keys()) == (b"text", b"4", 4)
+    large = b"x" * 2_000_000
+    if kind == "tcp":
+        with pytest.raises(ValueError, match="2000000 bytes for 'large': a TCPStore takes 1 MB"):
+            store.set("large", large)
+        large = b"x" * 1_000_000
+    store.set("large", large)
+    assert other.get("large") == large
 
 
 def test_file_stores_are_their_owners_alone(tmp_path: Path) -> None:
@@ -140,6 +163,12 @@ def test_file_stores_are_their_owners_alone(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "store")
     with pytest.raises(CommError, match="FileStore"):
         dist.FileStore(str(tmp_path / "link"))
+    for number, content in enumerate(("text\n", "5\n", '["a"]\n', '["a", 1]\n', '["a", "MQ=="]\n["b", "M')):
+        other = tmp_path / f"other{number}"
+        other.touch(0o600)
+        other.write_text(content)
+        with pytest.raises(CommError, match="its file holds something else; take a new one"):
+            dist.FileStore(str(other)).get("a")
     with pytest.raises(ValueError, match="the store was made for 4 processes"):
         dist.FileStore(str(tmp_path / "other"), 4).init_method(0, 2)
 

@@ -105,6 +105,37 @@ def test_params_may_differ_along_the_batch_and_have_gradients() -> None:
     np.testing.assert_allclose(weight.grad.numpy(), [0, -3 * np.sin(w)], atol=1e-13)
 
 
+@pytest.mark.parametrize("angle", [0.1, 1 / 3, np.float64(0.7), [2.2], (0.9,), np.array([[1.7]])])
+def test_plain_numbers_keep_their_digits(angle) -> None:
+    machine = vqnet.DistributeQMachine(1, dtype=vqnet.kcomplex128)
+    vqc.rx(q_machine=machine, wires=0, params=angle)
+    got = vqc.MeasureAll(obs={"Z0": 1.0})(q_machine=machine)
+    np.testing.assert_allclose(got.numpy(), np.cos(np.reshape(angle, (1, 1))), atol=1e-14)
+
+
+def test_tensors_in_a_list_of_params_have_gradients() -> None:
+    theta, phi = (QTensor(np.array(value), requires_grad=True) for value in (0.4, [1.1]))
+    machine = vqnet.DistributeQMachine(1, dtype=vqnet.kcomplex128, grad_mode="adjoint")
+    vqc.u3(q_machine=machine, wires=0, params=[theta, phi, 0.3])
+    vqc.MeasureAll(obs={"X0": 1.0})(q_machine=machine).backward()
+    assert theta.grad.item() == pytest.approx(np.cos(0.4) * np.cos(1.1))
+    assert phi.grad.item() == pytest.approx(-np.sin(0.4) * np.sin(1.1))
+    with pytest.raises(ValueError, match=r"u takes params of shape \(3,\)"):
+        vqc.u3(q_machine=machine, wires=0, params=[theta, phi])
+
+
+def test_a_batch_may_be_empty() -> None:
+    machine = vqnet.DistributeQMachine(2)
+    for given in ([np.zeros((0, 1))], [np.zeros((0, 1)), 0.3], [0.3, 0.2], []):
+        machine.reset_states(0)
+        for angle in given:
+            vqc.rx(q_machine=machine, wires=0, params=angle)
+        assert vqc.MeasureAll(obs=[{"Z0": 1.0}, {"Z1": 1.0}])(q_machine=machine).shape == (0, 2)
+    for size in (-1, 2.5):
+        with pytest.raises(ValueError, match="a whole number of states"):
+            machine.reset_states(size)
+
+
 def test_the_same_gates_are_planned_once() -> None:
     machine = vqnet.DistributeQMachine(2)
     measure = vqc.MeasureAll(obs={"Z0": 1.0})
@@ -131,6 +162,14 @@ def test_wrong_settings_are_refused() -> None:
         machine.set_qr_config({"qubit": 4, "global_qubit": 1})
     with pytest.raises(ValueError, match=r"not \['local'\]"):
         machine.set_qr_config({"qubit": 4, "global_qubit": 0, "local": 1})
+    with pytest.raises(ValueError, match=r"not \['qubit'\] alone"):
+        machine.set_qr_config({"qubit": 4})
+    for dtype in (vqnet.kfloat32, vqnet.kint64):
+        with pytest.raises(ValueError, match=r"kcomplex64 \(8\) or kcomplex128 \(9\)"):
+            vqnet.DistributeQMachine(4, dtype=dtype)
+    for angle in (1j, np.array([0.5 + 0j]), QTensor(np.array([1j])), [QTensor(np.array([1j]))]):
+        with pytest.raises(ValueError, match="rx takes real params, not complex"):
+            vqc.rx(q_machine=machine, wires=0, params=angle)
     with pytest.raises(ValueError, match="grad_mode='shift'"):
         vqnet.DistributeQMachine(4, grad_mode="shift")
     with pytest.raises(ValueError, match=r"rx takes params of shape \(1,\)"):

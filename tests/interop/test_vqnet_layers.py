@@ -131,6 +131,7 @@ def test_functions_on_tensors() -> None:
     places = tensor.argmax(x, dim=1, keepdims=True)
     assert places.tolist() == [[1], [0]]
     assert tensor.argmax(x).item() == 3
+    assert tensor.argmax(x, keepdims=True).tolist() == [[3]]
     assert tensor.sums(places == QTensor(np.array([[1], [2]]), dtype=vqnet.kint64)).item() == 1
     assert tensor.sums(x, 0).tolist() == [7, 8, 6]
     assert tensor.flatten(QTensor(np.zeros((2, 3, 4))), 1).shape == (2, 12)

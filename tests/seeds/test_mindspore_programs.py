@@ -65,6 +65,11 @@ def test_strategies_that_do_not_fit_are_refused_by_name(name: str) -> None:
                 operators.run(made(*options).shard(*strategies), arguments)
         with pytest.raises(ValueError, match="a dimension is cut into 1 part or more"):
             made(*options).shard([(0, *counts[1:]) for counts in ones])
+        for parts in (0, -1):
+            with pytest.raises(ValueError, match="a dimension is cut into 1 part or more"):
+                made(*options).shard(ones, [(parts, *counts[1:]) for counts in outs[0]])
+        with pytest.raises(TypeError, match="'float' object"):
+            made(*options).shard([(1.5, *counts[1:]) for counts in ones])
     finally:
         ms.reset_auto_parallel_context()
 
@@ -86,6 +91,12 @@ def test_strategies_that_do_not_fit_are_refused_by_name(name: str) -> None:
         (lambda: ops.Transpose()(np.ones((2, 3)), (0,)), "no order of 2 dimensions"),
         (lambda: ops.Squeeze(0)(np.ones((2, 3))), "longer than 1"),
         (lambda: ops.Split(0, 2)(np.ones(3)), "equal parts"),
+        (lambda: ops.Pad(((1, 0),))(np.ones((3, 2))), "a pair for each of 2 dimensions"),
+        (lambda: ops.Pad(((1, 0), (0, 0)))(np.ones(3)), "a pair for each of 1 dimensions"),
+        (lambda: ops.Pad(((1, -1),)), "not negative"),
+        (lambda: ops.MatMul(True)(np.ones(3), np.ones((3, 2))), "a product of matrices"),
+        (lambda: ops.BatchMatMul(False, True)(np.ones((3, 2)), np.ones(2)), "a product of matrices"),
+        (lambda: ops.Concat()(()), "not an empty one"),
     ],
 )
 def test_operators_refuse_what_they_do_not_compute(make, message: str) -> None:
@@ -110,6 +121,16 @@ def test_settings_that_do_not_exist_are_refused() -> None:
         ms.set_auto_parallel_context(parallel_mode="hybrid")
     with pytest.raises(ValueError, match="CPU"):
         ms.set_context(device_target="TPU")
+    for settings, message in (
+        ({"mode": 7}, "mode=7: 0, 1"),
+        ({"search_mode": "random"}, "search_mode='random': dynamic_programming"),
+        ({"dataset_strategy": "rows"}, "dataset_strategy='rows': data_parallel, full_batch"),
+    ):
+        call = ms.set_context if "mode" in settings else ms.set_auto_parallel_context
+        with pytest.raises(ValueError, match=message):
+            call(**settings)
+    with pytest.raises(ValueError, match="unknown setting parallel"):
+        ms.get_auto_parallel_context("parallel")
     with pytest.raises(ValueError, match=r"initializer\('random'\)"):
         ms.initializer("random", [2])
     assert ms.get_auto_parallel_context("search_mode") == "recursive_programming"

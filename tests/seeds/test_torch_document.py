@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -113,6 +114,38 @@ def test_the_notes_dp_divides_the_batch_in_one_process(device: str, count: int) 
     assert model.cnt.item() == 1  # The first device's.
     assert over.module is model
     assert {name: t.tolist() for name, t in over.module.state_dict().items()}.keys() == plain.state_dict().keys()
+
+
+class Pair(NamedTuple):
+    """A batch in two parts."""
+
+    left: Tensor
+    right: Tensor
+
+
+class Paired(nn.Module):
+    """Takes and gives columns in a named tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4, dtype=np.float64)
+
+    def forward(self, pair: Pair, factor: Tensor) -> Pair:
+        return Pair(*(self.layer((part * factor).T).T for part in pair))
+
+
+@pytest.mark.parametrize("dim", [1, -1])
+def test_batches_along_another_axis_and_in_named_tuples(dim: int) -> None:
+    rng, model = np.random.default_rng(0), Paired()
+    pair, factor = Pair(*(Tensor(rng.normal(size=(3, 5))) for _ in range(2))), Tensor(np.array(0.7))
+    over = torch.nn.DataParallel(model, ["cpu"] * 3, dim=dim)
+    got = over(pair, factor)
+    assert isinstance(got, Pair)
+    for a, b in zip(got, model(pair, factor), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-14)
+    for columns in (1, 4, 6):
+        with pytest.raises(ValueError, match=f"5 rows of the first, {columns} of one of shape"):
+            over(Pair(pair.left, Tensor(np.ones((3, columns)))), factor)
 
 
 def test_masks_over_devices_do_not_depend_on_threads() -> None:

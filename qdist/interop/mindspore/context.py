@@ -30,7 +30,13 @@ class ParallelMode:
     AUTO_PARALLEL = "auto_parallel"
 
 
-_MODES = ("stand_alone", "data_parallel", "semi_auto_parallel", "auto_parallel")
+_CHOICES = {
+    "mode": (GRAPH_MODE, PYNATIVE_MODE),
+    "device_target": ("CPU", "GPU"),
+    "parallel_mode": ("stand_alone", "data_parallel", "semi_auto_parallel", "auto_parallel"),
+    "search_mode": ("dynamic_programming", "recursive_programming", "sharding_propagation"),
+    "dataset_strategy": ("data_parallel", "full_batch"),
+}
 _DEFAULTS = {
     "parallel_mode": ParallelMode.STAND_ALONE,
     "search_mode": "recursive_programming",
@@ -51,8 +57,6 @@ def set_context(**settings: Any) -> None:
         save_graphs_path: where to.
     """
     _check(settings, _general)
-    if settings.get("device_target", "CPU") not in ("CPU", "GPU"):
-        raise ValueError(f'device_target={settings["device_target"]!r}: "CPU" or "GPU"')
     _general.update(settings)
 
 
@@ -66,14 +70,12 @@ def set_auto_parallel_context(**settings: Any) -> None:
         dataset_strategy: "data_parallel" for rows of each rank's own, "full_batch" for the same rows on every rank.
     """
     _check(settings, _parallel)
-    if settings.get("parallel_mode", _MODES[0]) not in _MODES:
-        raise ValueError(f"parallel_mode={settings['parallel_mode']!r}: {', '.join(_MODES)}")
     _parallel.update(settings)
 
 
 def get_auto_parallel_context(name: str) -> Any:
     """One of the settings of set_auto_parallel_context."""
-    _check({name: None}, _parallel)
+    _check({name: _parallel.get(name)}, _parallel)
     return _parallel[name]
 
 
@@ -109,3 +111,6 @@ def graph_folder() -> Path | None:
 def _check(settings: dict[str, Any], known: dict[str, Any]) -> None:
     if unknown := sorted(set(settings) - set(known)):
         raise ValueError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
+    for name, value in settings.items():
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise ValueError(f"{name}={value!r}: {', '.join(map(str, _CHOICES[name]))}")

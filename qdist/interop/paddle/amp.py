@@ -54,7 +54,10 @@ class GradScaler(LossScale):
                 "the factor is doubled, and halved by every step that is left out: 2, 0.5 and 1"
             )
         super().__init__(init_loss_scaling if enable else 1.0, use_dynamic_loss_scaling and enable, incr_every_n_steps)
-        self._finite: bool | None = None
+        self.enable = enable
+        # By optimiser, since the last update().
+        self._finite: dict[Any, bool] = {}
+        self._stepped: set[Any] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss times the factor."""
@@ -62,23 +65,35 @@ class GradScaler(LossScale):
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimiser's parameters by the factor, once before its step. Collective."""
-        if self._finite is not None:
+        if not self.enable:
+            return
+        if optimizer in self._finite:
             raise RuntimeError("unscale_() was called already: call update() after step()")
-        self._finite = unscale(optimizer.parameters, self.value, init())
+        ranks = getattr(optimizer, "ranks", None)
+        self._finite[optimizer] = unscale(optimizer.parameters, self.value, init() if ranks is None else ranks)
 
     def step(self, optimizer: Any) -> None:
-        """The optimiser's step, if all gradients are finite on all ranks."""
-        if self._finite is None:
+        """The optimiser's step, if all its gradients are finite on all ranks."""
+        if not self.enable:
+            optimizer.step()
+            return
+        if optimizer in self._stepped:
+            raise RuntimeError("step() was called already: call update() after the steps of all optimisers")
+        if optimizer not in self._finite:
             self.unscale_(optimizer)
-        if self._finite:
+        self._stepped.add(optimizer)
+        if self._finite[optimizer]:
             optimizer.step()
 
     def update(self, finite: bool | None = None) -> None:
-        """Take notice of the last step."""
-        known = self._finite if finite is None else finite
-        if known is None:
+        """Take notice of the steps since the last update()."""
+        if not self.enable:
+            return
+        if finite is None and not self._finite:
             raise RuntimeError("update() comes after step()")
-        self._finite = None
+        known = all(self._finite.values()) if finite is None else finite
+        self._finite.clear()
+        self._stepped.clear()
         super().update(known)
 
     def minimize(self, optimizer: Any, scaled_loss: Tensor) -> None:

@@ -79,7 +79,7 @@ def _member(group: Group, call: str) -> Communicator | None:
 def _done(call: Any, async_op: bool, tensors: list[Any], finish: Callable[[Any], None]) -> Any:
     """What a call returns: a Work that finishes later, or the tensors, finished."""
     if async_op:
-        return Work(call.then(finish), tensors)
+        return Work(call, tensors, finish=finish)
     finish(call)
     return tensors[0] if len(tensors) == 1 else tensors
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...tensor import Tensor
 
-__all__ = ["device_name", "map_tensors", "moved"]
+__all__ = ["device_name", "map_tensors", "moved", "rebuilt"]
 
 
 def device_name(device: Any) -> str:
@@ -24,10 +24,15 @@ def map_tensors(fn: Callable[[Tensor], Any], value: Any) -> Any:
     if isinstance(value, Tensor):
         return fn(value)
     if isinstance(value, tuple | list):
-        return type(value)(map_tensors(fn, part) for part in value)
+        return rebuilt(value, (map_tensors(fn, part) for part in value))
     if isinstance(value, dict):
         return {key: map_tensors(fn, part) for key, part in value.items()}
     return value
+
+
+def rebuilt(like: Any, parts: Iterable[Any]) -> Any:
+    """A tuple, named or not, or a list, of other parts."""
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
 
 
 def moved(value: Any, device: str) -> Any:

@@ -13,7 +13,7 @@ from ...data.dataset import share
 from ...nn import Module
 from ...tensor import Generator, Tensor, concatenate, random
 from ...tensor.autograd import mode
-from .devices import device_name, map_tensors, moved
+from .devices import device_name, map_tensors, moved, rebuilt
 
 __all__ = ["DataParallel"]
 
@@ -26,7 +26,9 @@ class DataParallel(Module):
         device_ids: [0, 1, 2] for GPUs, or names ("cpu" may stand there several times); all GPUs when not given. With
             one device, or none, the module is called as it is.
         output_device: where the outputs are joined; the first device when not given.
-        dim: the axis of the batch, in inputs and outputs.
+        dim: the axis of the batch, in inputs and outputs; counted from the last one if negative.
+
+    Tensors that have that axis have equally many rows; others go to every device whole.
 
     Copies of the parameters are made in each forward pass, through which gradients come back: `.grad` is the whole
     batch's. Changes of buffers are kept from the first device. `module` is the plain model, whose state is saved.
@@ -61,7 +63,7 @@ class DataParallel(Module):
             output = self.module(*args, **kwargs)
             return output if self.output_device is None else moved(output, self.output_device)
         parts = [
-            moved(_part((args, kwargs), self.dim, share(rows, i, count)), device)
+            moved(_part((args, kwargs), self.dim, rows, share(rows, i, count)), device)
             for i, device in enumerate(self.devices[:count])
         ]
         # Copies are made before any thread runs: the first device's is the module itself, whose buffers may change.
@@ -91,7 +93,7 @@ class DataParallel(Module):
             axis = self.dim if first.ndim else 0
             return concatenate(there if first.ndim else [one.reshape(1) for one in there], axis)
         if isinstance(first, tuple | list):
-            return type(first)(self._joined(list(part)) for part in zip(*outputs, strict=True))
+            return rebuilt(first, (self._joined(list(part)) for part in zip(*outputs, strict=True)))
         if isinstance(first, dict):
             return {key: self._joined([output[key] for output in outputs]) for key in first}
         raise TypeError(f"DataParallel joins Tensors, in tuples, lists and dicts, not {type(first).__name__}")
@@ -100,13 +102,26 @@ class DataParallel(Module):
 def _length(value: Any, dim: int) -> int:
     """Rows of the first Tensor that has any; 0 without."""
     found: list[int] = []
-    map_tensors(lambda tensor: found.append(tensor.shape[dim]) if tensor.ndim > dim else None, value)
+    map_tensors(lambda tensor: found.append(tensor.shape[dim]) if _has(tensor, dim) else None, value)
     return found[0] if found else 0
 
 
-def _part(value: Any, dim: int, rows: slice) -> Any:
-    key = (*[slice(None)] * dim, rows)
-    return map_tensors(lambda tensor: tensor[key] if tensor.ndim > dim else tensor, value)
+def _part(value: Any, dim: int, count: int, rows: slice) -> Any:
+    def part(tensor: Tensor) -> Tensor:
+        if not _has(tensor, dim):
+            return tensor
+        if tensor.shape[dim] != count:
+            raise ValueError(
+                f"DataParallel divides all tensors along axis {dim}: {count} rows of the first, {tensor.shape[dim]} of "
+                f"one of shape {tensor.shape}; let the module keep what is not of the batch"
+            )
+        return tensor[(*[slice(None)] * (dim % tensor.ndim), rows)]
+
+    return map_tensors(part, value)
+
+
+def _has(tensor: Tensor, dim: int) -> bool:
+    return -tensor.ndim <= dim < tensor.ndim
 
 
 def _copy(module: Module, device: str, made: dict[int, Any]) -> Any:

@@ -15,18 +15,21 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from numbers import Integral
 from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...comm.bootstrap.rendezvous_address import rendezvous_address
 from ...comm.errors import CommError
-from ...comm.store.client import StoreClient
+from ...comm.store.client import MAX_LINE, StoreClient
 from ...comm.store.server import StoreServer
 
 __all__ = ["FileStore", "HashStore", "Store", "TCPStore", "seconds"]
 
 _PATIENCE = timedelta(seconds=300)
+_MAX_TEXT = MAX_LINE - 256
+"""Bytes of a key and its value; a request has some more."""
 
 
 def seconds(timeout: Any) -> float:
@@ -51,14 +54,24 @@ class Store:
 
     def set(self, key: str, value: str | bytes) -> None:
         """Puts a value there."""
-        raise NotImplementedError
+        if not isinstance(value, str | bytes | bytearray | memoryview):
+            raise TypeError(f"value={value!r}: give text or bytes")
+        self._put(_key(key), value.encode() if isinstance(value, str) else bytes(value))
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a number, which is 0 at first; returns the sum."""
-        raise NotImplementedError
+        """Adds to a number, which is 0 at first; returns the sum. Raises CommError where something else is there."""
+        if isinstance(amount, bool) or not isinstance(amount, Integral):
+            raise TypeError(f"amount={amount!r}: give a whole number")
+        return self._sum(_key(key), int(amount))
 
     def num_keys(self) -> int:
         """How many keys there are."""
+        raise NotImplementedError
+
+    def _put(self, key: str, value: bytes) -> None:
+        raise NotImplementedError
+
+    def _sum(self, key: str, amount: int) -> int:
         raise NotImplementedError
 
     def _look(self, key: str) -> bytes | None:
@@ -73,10 +86,11 @@ class Store:
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all of these are there."""
-        return all(self._look(key) is not None for key in keys)
+        return all(self._look(_key(key)) is not None for key in _several(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Returns once all of these are there. Raises CommError after ``timeout``, or the store's own."""
+        keys = _several(keys)
         limit = self._timeout if timeout is None else seconds(timeout)
         end, pause = time.monotonic() + limit, 0.005
         while not self.check(keys):
@@ -146,10 +160,16 @@ class TCPStore(Store):
                     time.sleep(0.01)
                     come = self.add("qdist/come", 0)
 
-    def set(self, key: str, value: str | bytes) -> None:
-        self._client.set(key, _bytes(value).decode("latin1"))
+    def _put(self, key: str, value: bytes) -> None:
+        text = value.decode("latin1")
+        if len(json.dumps([key, text])) > _MAX_TEXT:
+            raise ValueError(
+                f"{len(value)} bytes for {key!r}: a TCPStore takes 1 MB of plain text at a time, and less of other "
+                "bytes; let ranks broadcast what is larger"
+            )
+        self._client.set(key, text)
 
-    def add(self, key: str, amount: int) -> int:
+    def _sum(self, key: str, amount: int) -> int:
         return self._client.add(key, amount)
 
     def num_keys(self) -> int:
@@ -180,12 +200,12 @@ class FileStore(Store):
         self.path, self._world_size = os.path.abspath(file_name), world_size
         self._locked(lambda file: None)
 
-    def set(self, key: str, value: str | bytes) -> None:
-        self._locked(lambda file: _append(file, key, _bytes(value)))
+    def _put(self, key: str, value: bytes) -> None:
+        self._locked(lambda file: _append(file, key, value))
 
-    def add(self, key: str, amount: int) -> int:
+    def _sum(self, key: str, amount: int) -> int:
         def change(file: Any) -> int:
-            total = int(_content(file).get(key, b"0")) + amount
+            total = _number(key, _content(file).get(key, b"0")) + amount
             _append(file, key, str(total).encode())
             return total
 
@@ -222,13 +242,13 @@ class HashStore(Store):
         self._values: dict[str, bytes] = {}
         self._lock = Lock()
 
-    def set(self, key: str, value: str | bytes) -> None:
+    def _put(self, key: str, value: bytes) -> None:
         with self._lock:
-            self._values[key] = _bytes(value)
+            self._values[key] = value
 
-    def add(self, key: str, amount: int) -> int:
+    def _sum(self, key: str, amount: int) -> int:
         with self._lock:
-            total = int(self._values.get(key, b"0")) + amount
+            total = _number(key, self._values.get(key, b"0")) + amount
             self._values[key] = str(total).encode()
             return total
 
@@ -242,8 +262,23 @@ class HashStore(Store):
         raise ValueError("a HashStore is one process's memory, in which ranks cannot meet: use TCPStore or FileStore")
 
 
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+def _key(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"key={key!r}: give text")
+    return key
+
+
+def _several(keys: Sequence[str]) -> Sequence[str]:
+    if isinstance(keys, str):
+        raise TypeError(f"keys={keys!r}: give a list of keys")
+    return keys
+
+
+def _number(key: str, value: bytes) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise CommError(f"the store: {key!r} holds no number to add to") from None
 
 
 def _append(file: Any, key: str, value: bytes) -> None:
@@ -254,4 +289,7 @@ def _append(file: Any, key: str, value: bytes) -> None:
 
 def _content(file: Any) -> dict[str, bytes]:
     file.seek(0)
-    return {key: base64.b64decode(value) for key, value in map(json.loads, file)}
+    try:
+        return {key: base64.b64decode(value) for key, value in map(json.loads, file)}
+    except (TypeError, ValueError) as error:
+        raise CommError("FileStore: its file holds something else; take a new one for every job") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from ... import comm as qc
@@ -17,11 +18,28 @@ __all__ = ["Future", "Work"]
 class Work:
     """A call that was made with async_op=True, or by isend or irecv. Do not touch its tensors before wait() returns."""
 
-    def __init__(self, work: qc.Work, tensors: list[Any], source: int = -1) -> None:
+    def __init__(
+        self, work: qc.Work, tensors: list[Any], source: int = -1, finish: Callable[[Any], Any] | None = None
+    ) -> None:
         self._work, self._tensors, self._source = work, tensors, source
+        self._failure: ValueError | None = None
+        if finish is not None:
+            work.then(partial(self._write, finish))
+
+    def _write(self, finish: Callable[[Any], Any], found: Any) -> None:
+        # The communication is done whether or not its result fits: whoever asks for that is told, every time.
+        try:
+            finish(found)
+        except ValueError as error:
+            self._failure = error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Blocks until it is done; True. Raises CommError where that takes longer than ``timeout``."""
+        """Blocks until it is done; True. Raises CommError where that takes longer than ``timeout``, and ValueError
+        where the result does not fit the tensors."""
         if timeout is not None:
             limit = seconds(timeout)
             end, pause = time.monotonic() + limit, 1e-5
@@ -31,6 +49,7 @@ class Work:
                 time.sleep(pause)
                 pause = min(0.01, 1.5 * pause)
         self._work.wait()
+        self._check()
         return True
 
     def is_completed(self) -> bool:
@@ -38,8 +57,8 @@ class Work:
         return self._work.is_completed()
 
     def is_success(self) -> bool:
-        """Whether it is done: what fails raises in wait()."""
-        return self.is_completed()
+        """Whether it is done, and wait() raises nothing."""
+        return self.is_completed() and self._failure is None
 
     def source_rank(self) -> int:
         """Of irecv: the rank that sends. Raises RuntimeError for other calls."""
@@ -50,6 +69,7 @@ class Work:
     def result(self) -> list[Any]:
         """The tensors that were written. Raises RuntimeError while it is under way."""
         self._work.result()
+        self._check()
         return self._tensors
 
     def get_future(self) -> Future:
@@ -57,7 +77,7 @@ class Work:
         return Future(self._finished, self.is_completed)
 
     def _finished(self) -> list[Any]:
-        self._work.wait()
+        self.wait()
         return self._tensors
 
 
@@ -105,7 +125,7 @@ class Future:
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Has callback(this one) called once the value is there; at once if it is."""
-        if self._done:
+        if self.done():
             callback(self)
         else:
             self._callbacks.append(callback)

@@ -92,7 +92,9 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> QTensor:
 def argmax(t: Tensor, dim: int | None = None, keepdims: bool = False) -> QTensor:
     """Where the largest elements along `dim` are, int64; of the flattened tensor without it."""
     places = t.argmax(dim)
-    return QTensor.of(places.unsqueeze(dim) if keepdims and dim is not None else places)
+    if keepdims:
+        places = places.reshape((1,) * t.ndim) if dim is None else places.unsqueeze(dim)
+    return QTensor.of(places)
 
 
 def sums(t: Tensor, axis: int | None = None, keepdims: bool = False) -> QTensor:

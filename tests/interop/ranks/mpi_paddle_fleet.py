@@ -219,6 +219,42 @@ def test_clipping_of_group_sharded_models(comm, level: str) -> None:
         sharding.group_sharded_parallel(other, optimizer_of(other, "norm"), level)
 
 
+@pytest.mark.parametrize("level", ["os", "os_g", "p_g_os"])
+def test_a_scaler_around_a_group_sharded_model(comm, level: str) -> None:
+    replicas = init(dp=4)
+    paddle.seed(5)
+    model, scaler = Net(False), paddle.amp.GradScaler(incr_every_n_steps=2)
+    model, optimizer, _ = sharding.group_sharded_parallel(model, optimizer_of(model, "global"), level)
+    for step in range(STEPS):
+        x, y = own(step, replicas)
+        if step == 1 and comm.rank == 3:
+            x = x * np.inf
+        with np.errstate(all="ignore"):
+            scaler.scale(paddle.nn.functional.cross_entropy(input=model(x), label=y)).backward()
+            scaler.step(optimizer)
+        scaler.update()
+        optimizer.clear_grad()
+    check([value.numpy() for value in model.state_dict().values()], "global", replicas, [0, 2])
+    assert scaler.value == 2.0**15
+
+
+@pytest.mark.parametrize("level", ["os", "os_g", "p_g_os"])
+def test_small_gradients_in_float16_need_the_scaler(comm, level: str) -> None:
+    init(dp=4)
+    paddle.set_default_dtype("float32")
+    x = Tensor(np.full((2, 3), 1.0 + comm.rank, np.float32))
+    for value, moves in ((2.0**16, True), (1.0, False)):
+        model = paddle.nn.Linear(3, 2, bias_attr=False)
+        scaler, before = paddle.amp.GradScaler(init_loss_scaling=value), model.weight.numpy().copy()
+        plain = paddle.optimizer.SGD(1e6, parameters=model.parameters())
+        trained, optimizer, same = sharding.group_sharded_parallel(model, plain, level, scaler)
+        assert same is scaler
+        scaler.scale(trained(x).sum() * 1e-8).backward()
+        scaler.minimize(optimizer, None)
+        # Each rank's two rows weigh a quarter: 2 x (1 + 2 + 3 + 4) / 4.
+        np.testing.assert_allclose(before - trained.state_dict()["weight"].numpy(), 0.05 * moves, rtol=2e-2, atol=1e-6)
+
+
 class Staged(Net):
     """Its layers on two stages."""
 
@@ -279,3 +315,58 @@ def test_objects_and_reductions(comm) -> None:
         x = Tensor(np.array([comm.rank + 1.0]))
         dist.all_reduce(x, op)
         assert x.item() == want
+
+
+def test_ranks_outside_a_group_do_nothing(comm) -> None:
+    dist = paddle.distributed
+    group, other = dist.new_group([0, 2]), dist.new_group([3])
+    inside = comm.rank in (0, 2)
+    assert dist.get_world_size(group) == (2 if inside else -1)
+    assert dist.get_rank(group) == (comm.rank // 2 if inside else -1)
+    for step in range(3):
+        x, y = Tensor(np.array([comm.rank + 1.0])), Tensor(np.zeros(()))
+        rows, objects = [], [comm.rank]
+        calls = [
+            lambda x=x: dist.all_reduce(x, group=group),
+            lambda rows=rows: dist.all_gather(rows, Tensor(np.array(comm.rank)), group),
+            lambda objects=objects: dist.broadcast_object_list(objects, 1, group),
+            lambda y=y: dist.reduce_scatter(y, [Tensor(np.array(comm.rank + 1.0))] * 2, group=group),
+            lambda y=y: dist.reduce(Tensor(np.ones(2)), 1, group=group),
+            lambda: dist.broadcast(Tensor(np.ones(2)), 1, group),
+            lambda: dist.barrier(group),
+        ]
+        for call in calls:
+            with nullcontext() if inside else pytest.warns(UserWarning, match=r"not in <the group of ranks \[0, 2\]"):
+                call()
+        assert x.item() == (4.0 if inside else comm.rank + 1.0)
+        assert [row.item() for row in rows] == ([0, 2] if inside else [])
+        assert objects == [2 if inside else comm.rank]
+        assert y.item() == (4.0 if inside else 0.0)
+        # A call of all ranks right behind meets with itself.
+        z = Tensor(np.array([10.0 * comm.rank + step]))
+        dist.all_reduce(z)
+        assert z.item() == 60.0 + 4 * step
+    message = Tensor(np.zeros(2))
+    for call in (dist.send, dist.recv):
+        with nullcontext() if comm.rank == 3 else pytest.warns(UserWarning, match="does nothing"):
+            if comm.rank != 3:
+                call(message, 0, other)
+    if not inside:
+        model = paddle.nn.Linear(2, 2)
+        plain = paddle.optimizer.SGD(parameters=model.parameters())
+        with pytest.raises(ValueError, match=r"not in <the group of ranks \[0, 2\]"):
+            sharding.group_sharded_parallel(model, plain, "os", group=group)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 0), (2, 3)])
+def test_reduce_scatter_takes_tensors_that_are_alike(comm, shape: tuple[int, ...]) -> None:
+    reduce_scatter = paddle.distributed.reduce_scatter
+    for dtype in (np.float64, np.int32, np.complex64):
+        given = [Tensor(np.full(shape, 10 * comm.rank + r, dtype)) for r in range(comm.size)]
+        x = Tensor(np.zeros(shape, dtype))
+        reduce_scatter(x, given)
+        np.testing.assert_array_equal(x.numpy(), np.full(shape, 60 + 4 * comm.rank))
+    for wrong in (np.zeros(shape), np.zeros((*shape, 1), np.complex64)):
+        for target, rows in ((x, [*given[1:], Tensor(wrong)]), (Tensor(wrong), given)):
+            with pytest.raises(ValueError, match="they must be alike"):
+                reduce_scatter(target, rows)

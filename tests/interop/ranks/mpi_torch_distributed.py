@@ -152,6 +152,27 @@ def test_futures_run_what_hangs_on_them_once() -> None:
     future.wait()
     future.add_done_callback(lambda done: seen.append("late"))
     assert seen == [x, "late"]
+    work = dist.all_reduce(own(), async_op=True)
+    work.wait()
+    work.get_future().add_done_callback(lambda done: seen.append("nobody asked"))
+    assert seen[-1] == "nobody asked"
+
+
+def test_a_result_that_does_not_fit_is_told_every_time() -> None:
+    size = dist.get_world_size()
+    inputs, outputs = ([made(np.zeros(n)) for _ in range(size)] for n in (2, 3))
+    with pytest.raises(ValueError, match="the output for it is"):
+        dist.all_to_all(outputs, inputs)
+    work = dist.all_to_all(outputs, inputs, async_op=True)
+    future = work.get_future()
+    for ask in (work.wait, work.wait, work.result, future.wait, future.wait, work.get_future().value):
+        with pytest.raises(ValueError, match="the output for it is"):
+            ask()
+    assert work.is_completed()
+    assert not work.is_success()
+    x = own()
+    assert dist.all_reduce(x, async_op=True).wait()
+    np.testing.assert_array_equal(values(x), everyone().sum(0))
 
 
 def test_messages_around_a_ring() -> None:

@@ -73,6 +73,34 @@ def test_the_average_of_integers(controller, dtype) -> None:
         assert z.tolist() == [[-m for m in mean]]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (np.int64, [(2**63 - 1, 2**63 - 3, 2**63 - 1, 2**63 - 2), (-(2**63), -(2**63), 1 - 2**63, -5), (-1, 0, -1, 1)]),
+        (np.uint64, [(2**64 - 1, 2**64 - 1, 2**64 - 4, 0), (1, 1, 1, 0)]),
+        (np.int8, [(-128, -128, -127, -128), (127, 127, 126, 127)]),
+    ],
+)
+def test_the_average_of_large_integers(controller, dtype, values) -> None:
+    x = tensor.to_tensor(np.array([row[get_rank()] for row in values], dtype))
+    y = tensor.to_tensor(np.array(values[0][get_rank()], dtype))
+    controller.allreduce(x)
+    controller.reduce(y)
+    means = [abs(sum(row)) // SIZE * (1 if sum(row) > 0 else -1) for row in values]
+    assert (x.dtype, x.tolist()) == (dtype, means)
+    assert y.item() == (means[0] if get_rank() == 0 else values[0][get_rank()])
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (0, 2), (2, 0, 3), (2, 3)])
+def test_tensors_of_any_shape_are_gathered(controller, shape: tuple[int, ...]) -> None:
+    for group, size in ((None, SIZE), (controller.split_group([[0, 1], [2, 3]])[get_rank() // 2], 2)):
+        gathered = controller.allgather_group(tensor.to_tensor(np.full(shape, get_rank())), group)
+        ranks = range(SIZE) if group is None else group[1]
+        rows = [np.full(shape, rank) for rank in ranks]
+        np.testing.assert_array_equal(gathered.numpy(), np.concatenate(rows) if shape else rows)
+        assert gathered.shape == ((size * shape[0], *shape[1:]) if shape else (size,))
+
+
 def test_broadcast_and_allgather(controller) -> None:
     x = mine(controller)
     gathered = controller.allgather(x)
@@ -107,6 +135,9 @@ def test_groups_reduce_among_themselves(controller) -> None:
     controller.reduce_group(y, root=1, c_op="sum", group=own)
     whole = FACTORS[own[1]].sum() if get_rank() == own[1][1] else FACTORS[get_rank()]
     np.testing.assert_allclose(y.numpy(), whole * np.arange(3.0)[None])
+    for wrong in ([0, 1], 3):
+        with pytest.raises(TypeError, match="give what split_group or init_group gave"):
+            controller.allreduce_group(y, group=wrong)
     with pytest.raises(ValueError, match=f"rank {get_rank()} is not in the group"):
         controller.allreduce_group(y, group=groups[1 - get_rank() // 2])
 

@@ -60,4 +60,6 @@ def tensors(values: Any) -> tuple[Tensor, ...]:
     """The tensors of an operator that takes several as one argument."""
     if isinstance(values, Tensor):
         raise TypeError("takes a tuple of tensors, not one tensor")
+    if not len(values):
+        raise ValueError("takes a tuple of tensors, not an empty one")
     return tuple(map(functional.as_tensor, values))

@@ -28,6 +28,8 @@ class BatchMatMul(Primitive):
         a, b = tensors(arguments)
         if not (self.transpose_a or self.transpose_b):
             return Application("matmul", (a, b), {})
+        if min(a.ndim, b.ndim) < 2:
+            raise ValueError(f"{type(self).__name__}: a product of matrices, not of {a.shape} and {b.shape}")
         if a.shape[:-2] != b.shape[:-2]:
             raise ValueError(f"{type(self).__name__}: {a.shape} and {b.shape} differ in their leading dimensions")
         lead = ascii_lowercase[: a.ndim - 2]

@@ -150,9 +150,14 @@ class Pad(Primitive):
     def __init__(self, paddings: Sequence[tuple[int, int]]) -> None:
         super().__init__()
         self.widths = tuple((int(before), int(after)) for before, after in paddings)
+        if any(n < 0 for pair in self.widths for n in pair):
+            raise ValueError(f"Pad({self.widths}): not negative")
 
     def bind(self, *arguments: Any) -> Application:
-        return Application(self.rule, arguments, {"widths": self.widths, "value": 0})
+        x = functional.as_tensor(arguments[0])
+        if len(self.widths) != x.ndim:
+            raise ValueError(f"Pad({self.widths}): a pair for each of {x.ndim} dimensions")
+        return Application(self.rule, (x,), {"widths": self.widths, "value": 0})
 
 
 class ReverseV2(Primitive):

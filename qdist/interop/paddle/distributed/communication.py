@@ -1,14 +1,20 @@
-"""Collectives and messages under Paddle's names: they change the tensor that they are given."""
+"""Collectives and messages under Paddle's names: they change the tensor that they are given.
+
+A rank that is not in the group does nothing, and is warned.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from ....comm import Communicator, init
 from ....tensor import Tensor, no_grad
+from ....tensor.arrays import module_of
 
 __all__ = [
+    "NotAMember",
     "ReduceOp",
     "all_gather",
     "all_reduce",
@@ -35,84 +41,128 @@ class ReduceOp:
     PROD = "product"
 
 
-def get_rank(group: Communicator | None = None) -> int:
-    """This rank, of the job or of a group."""
-    return _ranks(group).rank
+class NotAMember:
+    """What new_group gives to ranks that are not in the group."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.ranks = tuple(ranks)
+
+    def __repr__(self) -> str:
+        return f"<the group of ranks {list(self.ranks)}, of which this one is none>"
 
 
-def get_world_size(group: Communicator | None = None) -> int:
-    """How many ranks there are."""
-    return _ranks(group).size
+Group = Communicator | NotAMember | None
+"""What new_group gave; all ranks when None."""
 
 
-def new_group(ranks: Sequence[int]) -> Communicator | None:
-    """A group of these ranks; None on the others. All ranks call it."""
-    return init().new_group(list(ranks))
+def get_rank(group: Group = None) -> int:
+    """This rank, of the job or of a group; -1 if it is not in the group."""
+    return -1 if isinstance(group, NotAMember) else _ranks(group).rank
 
 
-def all_reduce(tensor: Tensor, op: str = "sum", group: Communicator | None = None) -> None:
+def get_world_size(group: Group = None) -> int:
+    """How many ranks there are, in the job or in a group; -1 if this one is not in the group."""
+    return -1 if isinstance(group, NotAMember) else _ranks(group).size
+
+
+def new_group(ranks: Sequence[int]) -> Communicator | NotAMember:
+    """A group of these ranks, for the calls that take a group. All ranks call; those not in it get a stand-in."""
+    members = list(ranks)
+    return init().new_group(members) or NotAMember(members)
+
+
+def all_reduce(tensor: Tensor, op: str = "sum", group: Group = None) -> None:
     """The sum, mean ("avg"), "max", "min" or "product" of all ranks' tensors, on every rank."""
-    _assign(tensor, _ranks(group).all_reduce(tensor.data, op))
+    comm = _member(group, "all_reduce")
+    if comm is not None:
+        _assign(tensor, comm.all_reduce(tensor.data, op))
 
 
-def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Communicator | None = None) -> None:
+def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Group = None) -> None:
     """All ranks' tensors are appended to tensor_list."""
-    tensor_list.extend(Tensor(row.copy()) for row in _ranks(group).all_gather(tensor.data))
+    comm = _member(group, "all_gather")
+    if comm is not None:
+        tensor_list.extend(Tensor(row.copy()) for row in comm.all_gather(tensor.data))
 
 
-def broadcast(tensor: Tensor, src: int, group: Communicator | None = None) -> None:
+def broadcast(tensor: Tensor, src: int, group: Group = None) -> None:
     """The tensor of rank `src` on every rank."""
-    _assign(tensor, _ranks(group).broadcast(tensor.data, src))
+    comm = _member(group, "broadcast")
+    if comm is not None:
+        _assign(tensor, comm.broadcast(tensor.data, src))
 
 
-def broadcast_object_list(object_list: list[Any], src: int, group: Communicator | None = None) -> None:
+def broadcast_object_list(object_list: list[Any], src: int, group: Group = None) -> None:
     """The objects of rank `src`'s list, pickled, in every rank's list, which has as many.
 
     Raises ValueError on ranks whose list has another length.
     """
-    given = _ranks(group).broadcast_object(list(object_list), src)
+    comm = _member(group, "broadcast_object_list")
+    if comm is None:
+        return
+    given = comm.broadcast_object(list(object_list), src)
     if len(given) != len(object_list):
         raise ValueError(f"broadcast_object_list: {len(given)} objects come for a list of {len(object_list)}")
     object_list[:] = given
 
 
-def reduce(tensor: Tensor, dst: int, op: str = "sum", group: Communicator | None = None) -> None:
+def reduce(tensor: Tensor, dst: int, op: str = "sum", group: Group = None) -> None:
     """What all_reduce gives, on rank `dst` alone."""
-    made = _ranks(group).reduce(tensor.data, dst, op)
+    comm = _member(group, "reduce")
+    made = None if comm is None else comm.reduce(tensor.data, dst, op)
     if made is not None:
         _assign(tensor, made)
 
 
-def reduce_scatter(
-    tensor: Tensor, tensor_list: Sequence[Tensor], op: str = "sum", group: Communicator | None = None
-) -> None:
-    """`tensor` becomes the sum over ranks of the entry of tensor_list that has this rank's number."""
-    comm = _ranks(group)
+def reduce_scatter(tensor: Tensor, tensor_list: Sequence[Tensor], op: str = "sum", group: Group = None) -> None:
+    """`tensor` becomes the sum over ranks of the entry of tensor_list that has this rank's number.
+
+    Raises ValueError for entries that are not of the tensor's shape and dtype.
+    """
+    comm = _member(group, "reduce_scatter")
+    if comm is None:
+        return
     if len(tensor_list) != comm.size:
         raise ValueError(f"reduce_scatter: {len(tensor_list)} tensors for {comm.size} ranks")
-    rows = Tensor(tensor_list[0].numpy()[None].repeat(comm.size, 0))
-    for row, given in zip(rows.data, tensor_list):
-        row[...] = given.data
-    _assign(tensor, comm.reduce_scatter(rows.data, op))
+    for given in tensor_list:
+        if given.shape != tensor.shape or given.dtype != tensor.dtype:
+            raise ValueError(
+                f"reduce_scatter: tensor_list holds {given.dtype}{list(given.shape)}, the tensor is "
+                f"{tensor.dtype}{list(tensor.shape)}: they must be alike"
+            )
+    _assign(tensor, comm.reduce_scatter(module_of(tensor.data).stack([given.data for given in tensor_list]), op))
 
 
-def send(tensor: Tensor, dst: int, group: Communicator | None = None) -> None:
+def send(tensor: Tensor, dst: int, group: Group = None) -> None:
     """Send to rank `dst`, which calls recv."""
-    _ranks(group).send(tensor.data, dst)
+    comm = _member(group, "send")
+    if comm is not None:
+        comm.send(tensor.data, dst)
 
 
-def recv(tensor: Tensor, src: int, group: Communicator | None = None) -> None:
+def recv(tensor: Tensor, src: int, group: Group = None) -> None:
     """Receive what rank `src` sends."""
-    _ranks(group).recv(tensor.data, src)
+    comm = _member(group, "recv")
+    if comm is not None:
+        comm.recv(tensor.data, src)
 
 
-def barrier(group: Communicator | None = None) -> None:
+def barrier(group: Group = None) -> None:
     """Wait until all ranks are here."""
-    _ranks(group).barrier()
+    comm = _member(group, "barrier")
+    if comm is not None:
+        comm.barrier()
 
 
 def _ranks(group: Communicator | None) -> Communicator:
     return init() if group is None else group
+
+
+def _member(group: Group, call: str) -> Communicator | None:
+    if isinstance(group, NotAMember):
+        warnings.warn(f"{call}: this rank is not in {group!r} and does nothing", stacklevel=3)
+        return None
+    return _ranks(group)
 
 
 def _assign(tensor: Tensor, values: Any) -> None:

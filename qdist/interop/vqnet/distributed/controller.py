@@ -16,6 +16,7 @@ from ....comm.bootstrap.named_backend import world_over
 from ....data import split_data as _share
 from ....nn import Module
 from ....tensor import Tensor, no_grad
+from ....tensor.arrays import module_of
 from ..tensor import QTensor
 
 __all__ = [
@@ -118,7 +119,7 @@ class CommController:
         """allreduce within a group."""
         comm = self._of(group)
         if _is_mean_of_integers(tensor, c_op):
-            _write(tensor, _mean(comm.all_reduce(_wide(tensor)), comm.size))
+            _write(tensor, _mean(comm.all_reduce(_shares(tensor, comm.size)), comm.size))
         else:
             _write(tensor, comm.all_reduce(tensor.data, c_op))
 
@@ -126,7 +127,7 @@ class CommController:
         """reduce within a group; `root` counts within it."""
         comm = self._of(group)
         whole = _is_mean_of_integers(tensor, c_op)
-        result = comm.reduce(_wide(tensor), root) if whole else comm.reduce(tensor.data, root, c_op)
+        result = comm.reduce(_shares(tensor, comm.size), root) if whole else comm.reduce(tensor.data, root, c_op)
         if result is not None:
             _write(tensor, _mean(result, comm.size) if whole else result)
 
@@ -137,7 +138,7 @@ class CommController:
     def allgather_group(self, tensor: Tensor, group: Group = None) -> QTensor:
         """allgather within a group."""
         rows = self._of(group).all_gather(tensor.data)
-        return QTensor(rows if tensor.ndim == 0 else rows.reshape(-1, *tensor.shape[1:]))
+        return QTensor(rows if tensor.ndim == 0 else rows.reshape(len(rows) * tensor.shape[0], *tensor.shape[1:]))
 
     # VQNet's documentation lists one name and its examples use the other.
     all_gather_group = allgather_group
@@ -155,6 +156,8 @@ class CommController:
         chosen = group[0] if isinstance(group, Sequence) else group
         if isinstance(chosen, OtherGroup):
             raise ValueError(f"rank {self.comm.rank} is not in the group {chosen.ranks}: only its members call")
+        if not isinstance(chosen, Communicator | None):
+            raise TypeError(f"group={group!r}: give what split_group or init_group gave")
         return self.comm if chosen is None else chosen
 
 
@@ -162,14 +165,18 @@ def _is_mean_of_integers(tensor: Tensor, c_op: str) -> bool:
     return c_op == "avg" and tensor.dtype.kind in "iu"
 
 
-def _wide(tensor: Tensor) -> Any:
-    """Integers with room for their sum: that of int8 on two ranks may not fit int8."""
-    return tensor.data.astype(np.uint64 if tensor.dtype == np.uint64 else np.int64)
+def _shares(tensor: Tensor, count: int) -> Any:
+    """Integers divided by the number of ranks, and what is left over: their sums fit where that of the integers may
+    not."""
+    wide = tensor.data.astype(np.uint64 if tensor.dtype == np.uint64 else np.int64)
+    return module_of(wide).stack([wide // count, wide % count])
 
 
 def _mean(total: Any, count: int) -> Any:
-    """Divided towards 0; // would divide towards the smaller."""
-    return np.sign(total) * (abs(total) // count) if total.dtype.kind == "i" else total // count
+    """The mean, on the side of 0, of integers whose shares add up to this; // alone would give the smaller."""
+    rest = total[1] % count
+    mean = total[0] + total[1] // count
+    return mean + ((mean < 0) & (rest > 0)).astype(mean.dtype)
 
 
 def _write(tensor: Tensor, values: Any) -> None:

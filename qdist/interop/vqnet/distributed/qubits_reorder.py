@@ -12,8 +12,9 @@ from ....circuit import Circuit, Gate, ParameterVector, PauliSum
 from ....circuit.wires import as_tuple
 from ....nn import QuantumLayer
 from ....tensor import Tensor, concatenate
+from ....tensor.arrays import is_array
 from ..devices import Placed
-from ..dtypes import as_dtype, kcomplex64
+from ..dtypes import as_dtype, kcomplex64, kcomplex128
 from ..module import Module
 from .controller import CommController
 
@@ -37,6 +38,10 @@ class DistributeQMachine(Placed):
             raise ValueError(f"grad_mode={grad_mode!r}: gradients are taken by the adjoint method; use 'adjoint' or ''")
         self.num_wires, self.grad_mode = num_wires, grad_mode
         self.dtype = as_dtype(dtype)
+        if self.dtype.kind != "c":
+            raise ValueError(
+                f"dtype={dtype!r}: amplitudes are kcomplex64 ({kcomplex64}) or kcomplex128 ({kcomplex128})"
+            )
         self.comm = qc.world()
         # Circuits that were planned, by their gates and observables: a training loop writes the same one every time.
         self._layers: dict[Any, QuantumLayer] = {}
@@ -66,6 +71,8 @@ class DistributeQMachine(Placed):
         unknown = set(qr_config) - {"qubit", "global_qubit"}
         if unknown:
             raise ValueError(f"set_qr_config takes 'qubit' and 'global_qubit', not {sorted(unknown)}")
+        if len(qr_config) < 2:
+            raise ValueError(f"set_qr_config takes 'qubit' and 'global_qubit', not {sorted(qr_config)} alone")
         qubits, far = qr_config["qubit"], qr_config["global_qubit"]
         if qubits != self.num_wires:
             raise ValueError(f"'qubit' is {qubits}, but the machine has {self.num_wires} wires")
@@ -74,13 +81,17 @@ class DistributeQMachine(Placed):
 
     def reset_states(self, batchsize: int) -> None:
         """Back to |0...0>, for a batch of this size."""
-        self.batch_size = batchsize
+        if batchsize != int(batchsize) or batchsize < 0:
+            raise ValueError(f"reset_states({batchsize}): a whole number of states")
+        self.batch_size = int(batchsize)
         self._gates: list[tuple[Gate, tuple[int, ...], bool]] = []
         self._params: list[Tensor] = []
 
     def append(self, gate: Gate, wires: int | Sequence[int], params: Any = None, use_dagger: bool = False) -> None:
         """Notes a gate; see `vqc` for the shapes of params. Raises ValueError for others."""
-        values = Tensor(np.zeros(0)) if params is None else params if isinstance(params, Tensor) else Tensor(params)
+        values = _angles(params)
+        if values.dtype.kind == "c":
+            raise ValueError(f"{gate.name} takes real params, not {values.dtype}")
         angles = values.reshape(1, -1) if values.ndim < 2 else values
         if angles.ndim != 2 or angles.shape[1] != gate.num_params or angles.shape[0] not in (1, self.batch_size):
             raise ValueError(
@@ -97,7 +108,7 @@ class DistributeQMachine(Placed):
         if key not in self._layers:
             self._layers[key] = self._planned(list(observables))
         # States that do not differ are computed once.
-        rows = max((angles.shape[0] for angles in self._params), default=1)
+        rows = next((angles.shape[0] for angles in self._params if angles.shape[0] != 1), 1)
         real = np.float32 if self.dtype == np.complex64 else np.float64
         columns = [angles.to(self.device).to(real).expand(rows, angles.shape[1]) for angles in self._params]
         values = self._layers[key](concatenate(columns, 1) if columns else None)
@@ -111,6 +122,16 @@ class DistributeQMachine(Placed):
             params = tuple(next(rest) for _ in range(gate.num_params))
             circuit.append(*_inverse(gate, wires, params) if dagger else (gate, wires, params))
         return QuantumLayer(circuit, observables, inputs=angles, comm=self.comm, dtype=self.dtype, device=self.device)
+
+
+def _angles(params: Any) -> Tensor:
+    """The params of a gate as a tensor: numbers with all their digits, tensors in a list with their places in the
+    graph."""
+    if params is None:
+        return Tensor(np.zeros(0))
+    if isinstance(params, list | tuple) and any(isinstance(angle, Tensor) for angle in params):
+        return concatenate([_angles(angle).reshape(-1) for angle in params])
+    return params if isinstance(params, Tensor) else Tensor(params if is_array(params) else np.asarray(params))
 
 
 def _inverse(gate: Gate, wires: tuple[int, ...], params: tuple[Any, ...]) -> tuple[Any, ...]:

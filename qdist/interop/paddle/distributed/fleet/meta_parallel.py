@@ -177,7 +177,7 @@ class PipelineParallel(nn.Layer):
         pipeline = self.model.pipeline
         if hasattr(optimizer, "counting"):
             optimizer.counting(over=[pipeline.comm], elsewhere=pipeline.tied.counted_elsewhere())
-        if scaler is None:
+        if scaler is None or not getattr(scaler, "enable", True):
             loss = pipeline.train_batch(inputs, labels, optimizer)
         else:
             optimizer.zero_grad()
