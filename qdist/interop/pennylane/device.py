@@ -103,7 +103,8 @@ class QdistQubit(Device):
     def supports_derivatives(
         self, execution_config: ExecutionConfig | None = None, circuit: QuantumScript | None = None
     ) -> bool:
-        """Adjoint derivatives of first order, without shots, of unitary circuits."""
+        """Adjoint derivatives of first order, without shots, of unitary circuits, such as those with deferred
+        measurements; paths through measurements have none."""
         if execution_config is None:
             return True
         if execution_config.gradient_method not in ("adjoint", "best", "device"):
@@ -112,6 +113,9 @@ class QdistQubit(Device):
             return False
         if circuit is None:
             return True
+        paths = execution_config.mcm_config.mcm_method not in (None, "deferred")
+        if paths and mid_circuit.has_branches(circuit):
+            return False
         # PennyLane asks several times for each call of a QNode.
         tape, answer = self._asked
         if tape() is not circuit:

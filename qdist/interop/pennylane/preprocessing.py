@@ -216,7 +216,7 @@ def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: A
 def _is_differentiable(mp: MeasurementProcess) -> bool:
     if isinstance(mp, ExpectationMP | VarianceMP):
         return mp.obs is not None
-    return type(mp) is StateMP or (isinstance(mp, ProbabilityMP) and mp.obs is None)
+    return type(mp) is StateMP or (isinstance(mp, ProbabilityMP) and mp.obs is None and mp.mv is None)
 
 
 def _first(results: Sequence[Any]) -> Any:

@@ -90,6 +90,13 @@ def _groups(measurements: Sequence[MeasurementProcess], shots: Shots) -> tuple[S
     tapes, combine = qml.transforms.split_non_commuting(script) if others else ((), tuple)
     alone = [QuantumScript([], [measurements[k]], shots=shots) for k in apart]
 
+    if others and not tapes and shots.has_partitioned_shots:
+        # Constants alone: PennyLane finds how many parts there are from results, of which there are none.
+        _, constants = qml.transforms.split_non_commuting(QuantumScript([], script.measurements))
+
+        def combine(results: tuple[Any, ...]) -> Any:
+            return (constants(results),) * shots.num_copies
+
     def combined(results: tuple[Any, ...]) -> Any:
         first = combine(results[: len(tapes)])
         if not apart:

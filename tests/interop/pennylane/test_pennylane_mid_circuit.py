@@ -206,6 +206,58 @@ def test_gradients_through_deferred_measurements():
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+READ = {
+    "probs of one": lambda first, second: qml.probs(op=first),
+    "probs of both": lambda first, second: qml.probs(op=[second, first]),
+    "their sum": lambda first, second: qml.expval(first + 2 * second),
+    "one": lambda first, second: qml.expval(second),
+    "variance of a wire": lambda first, second: qml.var(qml.Z(2) @ qml.X(1)),
+    "both kinds": lambda first, second: (qml.probs(op=first), qml.expval(qml.Z(2)), qml.probs(wires=[2, 1])),
+}
+
+
+@pytest.mark.parametrize("what", READ)
+@pytest.mark.parametrize("diff_method", ["best", "adjoint", "parameter-shift"])
+@pytest.mark.parametrize("method", [None, "deferred", "tree-traversal", "device"])
+def test_gradients_of_what_was_measured(method, diff_method, what):
+    """The adjoint method is that of deferred measurements; "best" is another where a method of its own is asked for."""
+    if diff_method == "adjoint" and method in ("tree-traversal", "device"):
+        pytest.skip("which refuse it: see the next test")
+
+    def node(x):
+        qml.RX(x[0], 0)
+        first = qml.measure(0)
+        qml.RY(x[1], 1)
+        qml.CNOT([0, 1])
+        second = qml.measure(1, reset=True)
+        qml.cond(second, qml.RX)(x[0], 2)
+        qml.RY(0.3, 1)
+        return READ[what](first, second)
+
+    def joined(own):
+        return lambda x: qml.math.hstack([qml.math.reshape(value, (-1,)) for value in _as_tuple(own(x))])
+
+    x = qml.numpy.array([0.3, 0.7], requires_grad=True)
+    own = qml.QNode(node, device(), diff_method=diff_method, mcm_method=method)
+    expected = qml.jacobian(joined(qml.QNode(node, qml.device("default.qubit"), mcm_method="deferred")))(x)
+    np.testing.assert_allclose(qml.jacobian(joined(own))(x), expected, atol=1e-8)
+
+
+def _as_tuple(values):
+    return values if isinstance(values, tuple | list) else (values,)
+
+
+@pytest.mark.parametrize("method", ["tree-traversal", "device"])
+def test_adjoint_derivatives_are_those_of_deferred_measurements(method):
+    def node(x):
+        qml.RX(x, 0)
+        return qml.expval(qml.measure(0))
+
+    own = qml.QNode(node, device(), diff_method="adjoint", mcm_method=method)
+    with pytest.raises(qml.exceptions.QuantumFunctionError, match="does not support adjoint"):
+        qml.grad(own)(qml.numpy.array(0.3, requires_grad=True))
+
+
 def test_dynamic_wires_are_reset_between_their_uses():
     def reused():
         for _ in range(2):

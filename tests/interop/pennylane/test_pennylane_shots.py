@@ -216,3 +216,34 @@ def test_gradients_with_shots_are_by_parameter_shift():
     near(qml.grad(node)(qml.numpy.array(0.4)), -np.sin(0.4))
     with pytest.raises(qml.exceptions.QuantumFunctionError, match="adjoint"):
         qml.set_shots(qml.QNode(circuit, device(), diff_method="adjoint"), 10)(qml.numpy.array(0.4))
+
+
+@pytest.mark.parametrize("angle", [0.4, np.array([0.4, 0.7, 1.1])], ids=["one", "batch"])
+@pytest.mark.parametrize("shots", [6, [5], [5, 5], [3, (4, 2)]], ids=str)
+@pytest.mark.parametrize(
+    "measured",
+    [
+        lambda: qml.expval(qml.I(0)),
+        lambda: qml.expval(2 * qml.I(0) + 0.5 * qml.I(1)),
+        lambda: (qml.expval(qml.I(0)), qml.expval(3 * qml.I(1))),
+        lambda: (qml.expval(qml.I(0)), qml.var(qml.I(0))),
+        lambda: (qml.expval(qml.I(0)), qml.shadow_expval(qml.I(0))),
+        lambda: (qml.var(qml.I(1)), qml.expval(qml.Z(0) @ qml.Z(0)), qml.probs(wires=2)),
+    ],
+)
+def test_constants_have_a_value_in_every_part_of_a_shot_vector(measured, shots, angle):
+    def circuit(angle):
+        qml.RX(angle, 0)
+        return measured()
+
+    found, wanted = (
+        qml.set_shots(qml.QNode(circuit, qml.device(name, wires=3)), shots)(angle)
+        for name in ("qdist.qubit", "default.qubit")
+    )
+    assert [np.shape(leaf) for leaf in _leaves(found)] == [np.shape(leaf) for leaf in _leaves(wanted)]
+    for one, other in zip(_leaves(found), _leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def _leaves(results):
+    return [leaf for part in results for leaf in _leaves(part)] if isinstance(results, tuple) else [results]

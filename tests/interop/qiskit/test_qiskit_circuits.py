@@ -298,6 +298,19 @@ def test_what_has_no_counterpart_is_refused_by_name():
         loop.h(0)
     with pytest.raises(CircuitError, match="while_loop"):
         from_qiskit(loop)
+    for jump in ("break_loop", "continue_loop"):
+        left = QuantumCircuit(2, 1)
+        with left.for_loop(range(3)):
+            left.measure(0, 0)
+            with left.if_test((left.clbits[0], 1)):
+                getattr(left, jump)()
+            left.h(1)
+        with pytest.raises(CircuitError, match=rf"^{jump}: .* without jumps out of loops .* if_test"):
+            from_qiskit(left)
+    stored = QuantumCircuit(1, 1)
+    stored.add_var("flag", expr.lift(stored.clbits[0]))
+    with pytest.raises(CircuitError, match=r"^store: .* without classical variables"):
+        from_qiskit(stored)
     shifted = QuantumCircuit(QuantumRegister(1), ClassicalRegister(3, "c"))
     with shifted.if_test(expr.less(shifted.cregs[0], 3)):
         shifted.x(0)

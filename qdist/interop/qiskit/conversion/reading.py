@@ -45,6 +45,7 @@ __all__ = ["Reader", "from_qiskit"]
 _NAMES = {**{name: name for name in GATES}, "rcccx": "rc3x", "c3sx": "c3sqrtx", "global_phase": "gphase"}
 """Qiskit's names of gates that our table has."""
 _NOTHING = ("delay", "snapshot")
+_CLASSICAL = ("break_loop", "continue_loop", "store")
 _MOST_MATRIX_QUBITS = 10
 
 
@@ -124,6 +125,11 @@ class Reader:
             self.append(RESET, qubits, (), condition)
         elif isinstance(operation, Initialize):
             self.append(initialize_gate(_amplitudes(operation), len(qubits)), qubits, (), condition)
+        elif name in _CLASSICAL:
+            raise CircuitError(
+                f"{name}: circuits of qdist have if/else, switch and for loops, without jumps out of loops and without "
+                "classical variables; write it with if_test, or run it in parts"
+            )
         elif name not in _NOTHING:
             for gate, wires, params in self.parts(operation, qubits):
                 self.append(gate, wires, params, condition)
