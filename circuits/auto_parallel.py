@@ -23,6 +23,7 @@ from qdist.comm import Communicator, Mesh
 from qdist.parallel import auto
 from qdist.parallel.auto import Shard, shard_op, shard_tensor
 from qdist.tensor import Tensor, functional, manual_seed
+from qdist.training import run, whole
 
 MODES = ("alone", "data", "sharded", "model", "pipeline", "auto")
 CLASSES = 10
@@ -221,20 +222,20 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--mode", choices=MODES, default="data", help="how it is parallelised (default: data)")
     made.add_argument("--static", action="store_true", help="capture the step as a graph (auto always does)")
     made.add_argument("--stage", type=int, choices=(1, 2, 3), default=1, help="of --mode sharded (default: 1)")
-    made.add_argument("--steps", type=int, default=5, help="training steps (default: 5)")
-    made.add_argument("--rows", type=int, default=32, help="rows of a batch (default: 32)")
-    made.add_argument("--width", type=int, default=256, help="features of the input (default: 256)")
-    made.add_argument("--inner", type=int, default=1024, help="width in the middle (default: 1024)")
+    made.add_argument("--steps", type=whole(1), default=5, help="training steps (default: 5)")
+    made.add_argument("--rows", type=whole(1), default=32, help="rows of a batch (default: 32)")
+    made.add_argument("--width", type=whole(1), default=256, help="features of the input (default: 256)")
+    made.add_argument("--inner", type=whole(1), default=1024, help="width in the middle (default: 1024)")
     made.add_argument("--precision", choices=("float32", "float64"), default="float32", help="(default: float32)")
-    made.add_argument("--seed", type=int, default=0, help="of weights and data (default: 0)")
+    made.add_argument("--seed", type=whole(0), default=0, help="of weights and data (default: 0)")
     made.add_argument("--accuracy", action="store_true", help="also print the accuracy of every step (static)")
     made.add_argument("--program", action="store_true", help="print the distributed graph (static)")
     made.add_argument("--explain", action="store_true", help="print what was chosen and what it costs (static)")
     return made
 
 
-def main() -> None:
-    args = parser().parse_args()
+def main(argv: list[str] | None = None) -> None:
+    args = parser().parse_args(argv)
     comm = qd.comm.init()
     losses = train(args, comm)
     if comm.rank == 0:
@@ -243,4 +244,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -30,9 +30,11 @@ BATCH = 64
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=500, lr=0.02)
-    made.add_argument("--qubits", type=int, default=8, help="of the circuit (default: 8)")
-    made.add_argument("--layers", type=int, default=2, help="of the circuit (default: 2)")
-    made.add_argument("--state", type=int, default=1, help="ranks that share a state; the others share the batch")
+    made.add_argument("--qubits", type=training.whole(2), default=8, help="of the circuit (default: 8)")
+    made.add_argument("--layers", type=training.whole(1), default=2, help="of the circuit (default: 2)")
+    made.add_argument(
+        "--state", type=training.whole(1), default=1, help="ranks that share a state; the others share the batch"
+    )
     return made
 
 
@@ -75,7 +77,7 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[fl
     mesh = qd.comm.Mesh(comm, dp=-1, state=args.state)
     rows = mesh["dp"]
     if BATCH % rows.size:
-        raise SystemExit(f"batches of {BATCH} images cannot be shared equally by {rows.size} ranks")
+        raise ValueError(f"batches of {BATCH} images cannot be shared equally by {rows.size} ranks")
     x, y, _, _ = images(args.seed)
     tensor.manual_seed(args.seed)
     # Ranks along "state" share each circuit's amplitudes; those along "dp" share the batch.
@@ -117,4 +119,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

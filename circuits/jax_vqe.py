@@ -16,6 +16,7 @@ import numpy as np
 
 import qdist as qd
 from qdist.interop.jax import expectation
+from qdist.training import run, whole
 
 
 def adam(lr: float) -> tuple[Any, Any]:
@@ -38,8 +39,10 @@ def adam(lr: float) -> tuple[Any, Any]:
 def main(argv: list[str] | None = None) -> tuple[float, float]:
     """The energy that is reached, and the exact one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=120, help="(default: 120)")
-    parser.add_argument("--spins", type=int, default=6, help="an even number (default: 6)")
+    parser.add_argument("--steps", type=whole(1), default=120, help="(default: 120)")
+    parser.add_argument(
+        "--spins", type=whole(4, even=True), default=6, help="an even number of at least 4 (default: 6)"
+    )
     args = parser.parse_args(argv)
     energy = qd.library.tfim(args.spins, h=1.0, periodic=True)
     circuit = qd.library.qaoa(qd.library.tfim(args.spins, h=0, periodic=True), args.spins // 2)
@@ -62,4 +65,4 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -15,6 +15,8 @@ import numpy as np
 import pennylane as qml
 import torch
 
+from qdist.training import number, run, whole
+
 
 def moons(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Points on two half circles that reach into each other, and which of the two each is on."""
@@ -44,13 +46,13 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
     """Returns the mean loss of every epoch, and the accuracy on points that were not trained on."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="qdist.qubit", help="a device of PennyLane (default: qdist.qubit)")
-    parser.add_argument("--qubits", type=int, default=8)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--points", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--lr", type=float, default=0.03)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--qubits", type=whole(2), default=8)
+    parser.add_argument("--layers", type=whole(1), default=2)
+    parser.add_argument("--points", type=whole(1), default=1024)
+    parser.add_argument("--batch", type=whole(1), default=256)
+    parser.add_argument("--epochs", type=whole(1), default=15)
+    parser.add_argument("--lr", type=number(least=0), default=0.03)
+    parser.add_argument("--seed", type=whole(0), default=1)
     args = parser.parse_args(argv)
 
     torch.manual_seed(args.seed)
@@ -77,4 +79,4 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

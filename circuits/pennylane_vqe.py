@@ -16,6 +16,8 @@ import argparse
 import numpy as np
 import pennylane as qml
 
+from qdist.training import number, run, whole
+
 
 def energy_of(device: qml.devices.Device, spins: int, layers: int) -> qml.QNode:
     """The energy as a function of angles of shape (layers, spins - 1)."""
@@ -44,11 +46,11 @@ def main(argv: list[str] | None = None) -> list[float]:
     """Returns the energy per spin before every step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="qdist.qubit", help="a device of PennyLane (default: qdist.qubit)")
-    parser.add_argument("--spins", type=int, default=20, help="an even number (default: 20)")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spins", type=whole(2, even=True), default=20, help="an even number (default: 20)")
+    parser.add_argument("--layers", type=whole(1), default=4)
+    parser.add_argument("--steps", type=whole(1), default=30)
+    parser.add_argument("--lr", type=number(least=0), default=0.05)
+    parser.add_argument("--seed", type=whole(0), default=1)
     args = parser.parse_args(argv)
 
     device = qml.device(args.device, wires=args.spins)  # The one line: any other device of PennyLane would do.
@@ -67,4 +69,4 @@ def main(argv: list[str] | None = None) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

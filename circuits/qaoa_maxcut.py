@@ -21,8 +21,10 @@ SHOTS = 1000
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=100, lr=0.02)
-    made.add_argument("--nodes", type=int, default=12, help="an even number of at least 4 (default: 12)")
-    made.add_argument("--layers", type=int, default=6, help="of the circuit (default: 6)")
+    made.add_argument(
+        "--nodes", type=training.whole(4, even=True), default=12, help="an even number of at least 4 (default: 12)"
+    )
+    made.add_argument("--layers", type=training.whole(1), default=6, help="of the circuit (default: 6)")
     return made
 
 
@@ -66,8 +68,6 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[fl
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
-    if args.nodes < 4 or args.nodes % 2:
-        raise SystemExit(f"--nodes {args.nodes}: three edges a node need an even number of at least 4 nodes")
     comm = qd.comm.init()
     losses, samples = train(args, comm)
     if comm.rank == 0:
@@ -83,4 +83,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

@@ -22,8 +22,8 @@ def weight(cut: int) -> float:
 
 def main(argv: list[str] | None = None) -> tuple[float, float]:
     parser = training.parser(__doc__, steps=150, lr=0.05)
-    parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--shots", type=int, default=200)
+    parser.add_argument("--layers", type=training.whole(1), default=3)
+    parser.add_argument("--shots", type=training.whole(1), default=200)
     args = parser.parse_args(argv)
     circuit = qd.library.qaoa_maxcut(EDGES, args.layers)
     cost = qd.library.maxcut(EDGES)
@@ -47,4 +47,4 @@ def main(argv: list[str] | None = None) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

@@ -23,6 +23,7 @@ from qiskit_machine_learning.neural_networks import EstimatorQNN
 
 from qdist.interop.qiskit import Estimator
 from qdist.interop.qiskit.machine_learning import AdjointEstimatorGradient
+from qdist.training import number, run, whole
 
 
 def moons(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,13 +62,13 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
     """Returns the mean loss of every epoch, and the accuracy on points that were not trained on."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--default", action="store_true", help="Qiskit's own estimator and gradient")
-    parser.add_argument("--qubits", type=int, default=6)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--points", type=int, default=512)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--qubits", type=whole(1), default=6)
+    parser.add_argument("--layers", type=whole(1), default=2)
+    parser.add_argument("--points", type=whole(1), default=512)
+    parser.add_argument("--batch", type=whole(1), default=128)
+    parser.add_argument("--epochs", type=whole(1), default=15)
+    parser.add_argument("--lr", type=number(least=0), default=0.05)
+    parser.add_argument("--seed", type=whole(0), default=1)
     args = parser.parse_args(argv)
 
     torch.manual_seed(args.seed)
@@ -93,4 +94,4 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

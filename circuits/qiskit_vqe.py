@@ -22,6 +22,7 @@ from qiskit_algorithms.optimizers import L_BFGS_B
 import qdist
 from qdist.interop.qiskit import Estimator
 from qdist.interop.qiskit.algorithms import AdjointEstimatorGradient
+from qdist.training import run, whole
 
 
 def ansatz(spins: int, layers: int) -> QuantumCircuit:
@@ -51,10 +52,10 @@ def heisenberg(spins: int) -> SparsePauliOp:
 def main(argv: list[str] | None = None) -> float:
     """Returns the lowest energy per spin."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spins", type=int, default=12, help="an even number (default: 12)")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=60, help="of L-BFGS (default: 60)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spins", type=whole(2, even=True), default=12, help="an even number (default: 12)")
+    parser.add_argument("--layers", type=whole(1), default=4)
+    parser.add_argument("--steps", type=whole(1), default=60, help="of L-BFGS (default: 60)")
+    parser.add_argument("--seed", type=whole(0), default=1)
     args = parser.parse_args(argv)
 
     estimator = Estimator()
@@ -80,4 +81,4 @@ def main(argv: list[str] | None = None) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

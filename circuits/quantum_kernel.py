@@ -23,10 +23,15 @@ RIDGE = 0.1
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=11)
-    made.add_argument("--block", type=int, default=128, help="images a step (default: 128)")
-    made.add_argument("--qubits", type=int, default=8, help="principal components, one a qubit (default: 8)")
+    made.add_argument("--block", type=training.whole(1), default=128, help="images a step (default: 128)")
     made.add_argument(
-        "--scale", type=float, default=0.05, help="of the angles: wide kernels need small ones (default: 0.05)"
+        "--qubits", type=training.whole(1, 64), default=8, help="principal components, one a qubit (default: 8)"
+    )
+    made.add_argument(
+        "--scale",
+        type=training.number(),
+        default=0.05,
+        help="of the angles: wide kernels need small ones (default: 0.05)",
     )
     return made
 
@@ -70,9 +75,11 @@ class QuantumKernel:
         self.states, self.labels = (np.asarray(state[name]) for name in ("states", "labels"))
 
 
-def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
-    """The share of wrong guesses on held-out images after every block of images."""
+def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> tuple[list[float], int]:
+    """The share of wrong guesses on held-out images after every block of images, and from how many in the end."""
     x, y, x_test, y_test = data.digits(seed=args.seed)
+    if (args.steps - 1) * args.block >= len(x):
+        raise ValueError(f"--steps {args.steps} --block {args.block}: there are {len(x)} images, fewer than they take")
     x, x_test = principal_components(x.reshape(len(x), -1), x_test.reshape(len(x_test), -1), args.qubits)
     kernel = QuantumKernel(args.qubits, args.scale, comm)
     held_out = kernel.encode(x_test)
@@ -82,18 +89,19 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
         kernel.learn(x[block], y[block])
         return float(np.mean(kernel.guess(held_out) != y_test))
 
-    return training.train("quantum_kernel", step, {"kernel": kernel}, args, comm)
+    errors = training.train("quantum_kernel", step, {"kernel": kernel}, args, comm)
+    return errors, len(kernel.labels)
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
     comm = qd.comm.init()
-    errors = train(args, comm)
+    errors, count = train(args, comm)
     if comm.rank == 0:
-        print(f"digits: test accuracy {100 * (1 - errors[-1]):.2f}% from {args.block * args.steps} images")
+        print(f"digits: test accuracy {100 * (1 - errors[-1]):.2f}% from {count} images")
         if args.plot:
             training.plot(errors, args.plot, "wrong guesses")
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

@@ -34,7 +34,7 @@ def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main(argv: list[str] | None = None) -> float:
     parser = training.parser(__doc__, steps=30 * ROWS // BATCH, lr=0.05)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--layers", type=training.whole(1), default=4)
     args = parser.parse_args(argv)
     comm = qd.comm.init()
     layer = qd.nn.QuantumLayer(circuit(args.layers), "Z0", inputs="x", weights="w", seed=args.seed + 2)
@@ -58,4 +58,4 @@ def main(argv: list[str] | None = None) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

@@ -16,6 +16,7 @@ import torch
 
 import qdist as qd
 from qdist.interop.torch import QuantumLayer
+from qdist.training import run, whole
 
 
 def moons(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,9 +47,9 @@ def model(qubits: int, layers: int) -> torch.nn.Module:
 def main(argv: list[str] | None = None) -> float:
     """The share of new points that it finds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100, help="(default: 100)")
-    parser.add_argument("--qubits", type=int, default=4, help="(default: 4)")
-    parser.add_argument("--layers", type=int, default=2, help="(default: 2)")
+    parser.add_argument("--steps", type=whole(1), default=100, help="(default: 100)")
+    parser.add_argument("--qubits", type=whole(2), default=4, help="(default: 4)")
+    parser.add_argument("--layers", type=whole(1), default=2, help="(default: 2)")
     parser.add_argument("--plain", action="store_true", help="without torch.compile")
     args = parser.parse_args(argv)
     torch.manual_seed(0)
@@ -68,4 +69,4 @@ def main(argv: list[str] | None = None) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

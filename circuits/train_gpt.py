@@ -65,7 +65,10 @@ def sentences(step: int, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def mesh_of(text: str, comm: qd.comm.Communicator) -> Mesh:
     """ "dp=2,tp=2" as a Mesh; all ranks along "dp" when nothing is given."""
-    degrees = {axis: int(degree) for axis, _, degree in (part.partition("=") for part in text.split(",") if part)}
+    try:
+        degrees = {axis: int(degree) for axis, _, degree in (part.partition("=") for part in text.split(",") if part)}
+    except ValueError:
+        raise ValueError(f"--mesh {text}: not degrees of axes, as in dp=2,tp=2") from None
     return Mesh(comm, **(degrees or {"dp": comm.size}))
 
 
@@ -119,15 +122,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--dtype", default="float32", choices=["float32", "bfloat16", "float16"], help="what the model computes in"
     )
-    made.add_argument("--layers", type=int, default=2)
-    made.add_argument("--width", type=int, default=64)
-    made.add_argument("--heads", type=int, default=4)
-    made.add_argument("--dropout", type=float, default=0.1)
-    made.add_argument("--rows", type=int, default=32, help="sentences a step, over all ranks (default: 32)")
-    made.add_argument("--zero", type=int, default=0, help="ZeRO stage over dp and cp (default: 0)")
-    made.add_argument("--micro-batches", type=int, default=2, help="of a pipeline (default: 2)")
-    made.add_argument("--warm-up", type=int, default=20, help="steps (default: 20)")
-    made.add_argument("--clip", type=float, default=1.0, help="largest gradient norm (default: 1)")
+    made.add_argument("--layers", type=training.whole(1), default=2)
+    made.add_argument("--width", type=training.whole(1), default=64)
+    made.add_argument("--heads", type=training.whole(1), default=4)
+    made.add_argument("--dropout", type=training.number(least=0, below=1), default=0.1)
+    made.add_argument(
+        "--rows", type=training.whole(1), default=32, help="sentences a step, over all ranks (default: 32)"
+    )
+    made.add_argument("--zero", type=training.whole(0, 3), default=0, help="ZeRO stage over dp and cp (default: 0)")
+    made.add_argument("--micro-batches", type=training.whole(1), default=2, help="of a pipeline (default: 2)")
+    made.add_argument("--warm-up", type=training.whole(0), default=20, help="steps (default: 20)")
+    made.add_argument("--clip", type=training.number(above=0), default=1.0, help="largest gradient norm (default: 1)")
     return made
 
 
@@ -163,5 +168,10 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
     return losses
 
 
+def main(argv: list[str] | None = None) -> list[float]:
+    args = parser().parse_args(argv)
+    return train(args, qd.comm.init())
+
+
 if __name__ == "__main__":
-    train(parser().parse_args(), qd.comm.init())
+    training.run(main)

@@ -23,7 +23,12 @@ CHEMICAL_ACCURACY = 1.6e-3
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=60, lr=0.02)
-    made.add_argument("--spread", type=float, default=0.01, help="of the first angles around 0, which is Hartree-Fock")
+    made.add_argument(
+        "--spread",
+        type=training.number(least=0),
+        default=0.01,
+        help="of the first angles around 0, which is Hartree-Fock (default: 0.01)",
+    )
     return made
 
 
@@ -62,4 +67,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

@@ -36,8 +36,9 @@ def minimised(circuit: qd.Circuit, hamiltonian: qd.PauliSum, args: argparse.Name
 
 def main(argv: list[str] | None = None) -> list[float]:
     parser = training.parser(__doc__, steps=30, lr=0.02)
-    parser.add_argument("--molecule", choices=["h2", "lih", "h2o"], default="lih")
-    parser.add_argument("--fcidump", help="integrals of another molecule")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--molecule", choices=["h2", "lih", "h2o"], default="lih")
+    which.add_argument("--fcidump", help="integrals of another molecule")
     args = parser.parse_args(argv)
     tabulated = {"h2": qd.library.h2, "lih": qd.library.lih, "h2o": qd.library.h2o}
     molecule = qd.library.Molecule.from_fcidump(args.fcidump) if args.fcidump else tabulated[args.molecule]()
@@ -55,4 +56,4 @@ def main(argv: list[str] | None = None) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

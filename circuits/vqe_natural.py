@@ -22,10 +22,14 @@ from qdist import training
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=25, lr=0.05)
-    made.add_argument("--spins", type=int, default=8, help="an even number (default: 8)")
-    made.add_argument("--field", type=float, default=1.0, help="the transverse field; 1 is critical (default: 1)")
+    made.add_argument(
+        "--spins", type=training.whole(4, even=True), default=8, help="an even number of at least 4 (default: 8)"
+    )
+    made.add_argument(
+        "--field", type=training.number(), default=1.0, help="the transverse field; 1 is critical (default: 1)"
+    )
     made.add_argument("--optimizer", choices=["natural", "adam"], default="natural", help="(default: natural)")
-    made.add_argument("--damping", type=float, default=0.01, help="of the metric tensor (default: 0.01)")
+    made.add_argument("--damping", type=training.number(least=0), help="of the metric tensor (default: 0.01)")
     return made
 
 
@@ -50,7 +54,7 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
         optimizer: qd.optim.Optimizer = qd.optim.Adam(layer.parameters(), lr=args.lr)
     else:
         optimizer = qd.optim.QuantumNaturalGradient(
-            layer.parameters(), layer.metric_vector, lr=args.lr, damping=args.damping
+            layer.parameters(), layer.metric_vector, lr=args.lr, damping=0.01 if args.damping is None else args.damping
         )
 
     def step(number: int) -> float:
@@ -60,9 +64,10 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parser().parse_args(argv)
-    if args.spins < 2 or args.spins % 2:
-        raise SystemExit(f"--spins {args.spins}: the exact energy is known for an even number of spins")
+    made = parser()
+    args = made.parse_args(argv)
+    if args.optimizer == "adam" and args.damping is not None:
+        made.error("--damping is for --optimizer natural")
     comm = qd.comm.init()
     energies = train(args, comm)
     if comm.rank == 0:
@@ -74,4 +79,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

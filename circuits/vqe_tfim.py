@@ -21,8 +21,12 @@ from qdist import training
 
 def parser() -> argparse.ArgumentParser:
     made = training.parser(__doc__, steps=150, lr=0.02)
-    made.add_argument("--spins", type=int, default=12, help="an even number (default: 12)")
-    made.add_argument("--field", type=float, default=1.0, help="the transverse field; 1 is critical (default: 1)")
+    made.add_argument(
+        "--spins", type=training.whole(4, even=True), default=12, help="an even number of at least 4 (default: 12)"
+    )
+    made.add_argument(
+        "--field", type=training.number(), default=1.0, help="the transverse field; 1 is critical (default: 1)"
+    )
     return made
 
 
@@ -59,8 +63,6 @@ def train(args: argparse.Namespace, comm: qd.comm.Communicator) -> list[float]:
 
 def main(argv: list[str] | None = None) -> None:
     args = parser().parse_args(argv)
-    if args.spins < 2 or args.spins % 2:
-        raise SystemExit(f"--spins {args.spins}: the exact energy is known for an even number of spins")
     comm = qd.comm.init()
     energies = train(args, comm)
     if comm.rank == 0:
@@ -72,4 +74,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    training.run(main)

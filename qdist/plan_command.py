@@ -15,6 +15,7 @@ import numpy as np
 from qdist.backends.cuda.target import cuda_target
 from qdist.circuit import Circuit
 from qdist.commands.checks import check_ranks
+from qdist.options import number, whole
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
 from qdist.plan.page import html_page
@@ -41,8 +42,8 @@ def add_plan_command(commands: Any) -> None:
         epilog="Example: `qdist plan ansatz.qasm --ranks 1024 --per-node 8 --html plan.html`.",
     )
     plan.add_argument("file", help="the OpenQASM program; measurements at its end are left out")
-    plan.add_argument("--ranks", type=_count, required=True, metavar="N", help="ranks of the cluster")
-    plan.add_argument("--per-node", type=_count, default=1, metavar="N", help="ranks in a node (default 1)")
+    plan.add_argument("--ranks", type=whole(1), required=True, metavar="N", help="ranks of the cluster")
+    plan.add_argument("--per-node", type=whole(1), default=1, metavar="N", help="ranks in a node (default 1)")
     plan.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")
     plan.add_argument(
         "--device",
@@ -65,7 +66,9 @@ def add_plan_command(commands: Any) -> None:
         ("--between", "GB/S", usual.between / 1e9, "to other nodes"),
         ("--latency", "US", usual.latency * 1e6, "of a message, in microseconds"),
     ):
-        rank.add_argument(option, type=_rate, default=default, metavar=unit, help=f"{text} (default {default:g})")
+        rank.add_argument(
+            option, type=number(above=0), default=default, metavar=unit, help=f"{text} (default {default:g})"
+        )
     plan.set_defaults(command=_plan)
 
 
@@ -124,19 +127,3 @@ def _lines(plan: Plan, options: argparse.Namespace, numbers: dict[str, float]) -
         f"{readable_size(numbers['bytes_per_rank'])}",
         f"about {numbers['seconds']:.3g} s (planned in {numbers['plan_seconds']:.2g} s)",
     ]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number

@@ -67,7 +67,7 @@ MAY_IMPORT = {
         "tensor",
         "tensorfile",
     },
-    "training": {"checkpoint", "comm", "data", "progress", "tensor", "tensorfile"},
+    "training": {"checkpoint", "comm", "data", "options", "progress", "tensor", "tensorfile"},
 }
 """What of qdist a package may import besides itself."""
 

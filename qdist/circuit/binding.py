@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
@@ -76,7 +76,7 @@ def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.n
     """One float64 for each of `parameters`, in their order; `given` and errors are as in `resolve_values`."""
     if isinstance(given, np.ndarray) and given.shape == (len(parameters),) and given.dtype.kind in "fiu":
         values = given.astype(np.float64)
-        if np.isfinite(values).all():
+        if np.isfinite(values).all() and not isinstance(values, np.ma.MaskedArray):
             return values
     resolved = resolve_values(parameters, given)
     for parameter, value in resolved.items():
@@ -165,7 +165,10 @@ def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter
 
 def _list(values: Any, what: str) -> list[Any]:
     try:
-        return list(values)
+        # Sets have no order, and what a mask hides is no value.
+        if isinstance(values, Set):
+            raise TypeError
+        return list(np.ma.filled(values.astype(np.float64), np.nan) if np.ma.isMaskedArray(values) else values)
     except TypeError:
         raise CircuitError(f"{what} must be a sequence of numbers; got {values!r}") from None
 

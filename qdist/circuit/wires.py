@@ -23,7 +23,12 @@ def check_count(number: Any, what: str) -> int:
 def as_tuple(wires: Any) -> tuple[Any, ...]:
     if type(wires) is tuple:
         return wires
-    return tuple(wires) if isinstance(wires, Iterable) else (wires,)
+    return tuple(wires) if _is_sequence(wires) else (wires,)
+
+
+def _is_sequence(wires: Any) -> bool:
+    # Arrays without axes (of NumPy, CuPy, torch) have the methods of a sequence, and are numbers.
+    return isinstance(wires, Iterable) and getattr(wires, "ndim", None) != 0
 
 
 def check_wires(wires: Sequence[Any], limit: int, what: str, user: str, way_out: str = "") -> tuple[int, ...]:
@@ -45,7 +50,7 @@ def check_wires(wires: Sequence[Any], limit: int, what: str, user: str, way_out:
 
 def broadcast(gate: Gate, wires: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """One tuple of wires for each application of the gate: sequences in step, single wires repeated."""
-    columns = [tuple(wire) if isinstance(wire, Iterable) else None for wire in wires]
+    columns = [tuple(wire) if _is_sequence(wire) else None for wire in wires]
     lengths = {len(column) for column in columns if column is not None}
     if not lengths:
         return iter((wires,))
@@ -56,7 +61,7 @@ def broadcast(gate: Gate, wires: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def wire_map(chosen: Sequence[int] | None, needed: int, limit: int, what: str) -> tuple[int, ...]:
-    wires = tuple(range(needed)) if chosen is None else tuple(chosen)
+    wires = tuple(range(needed)) if chosen is None else as_tuple(chosen)
     if len(wires) != needed:
         raise CircuitError(f"the circuit to compose has {needed} {what}s; {len(wires)} were given for them")
     if chosen is None and needed > limit:

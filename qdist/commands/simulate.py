@@ -20,6 +20,7 @@ from qdist.comm.launch import spawn
 from qdist.commands.checks import check_can_be_written, check_ranks
 from qdist.commands.given_values import observable, with_values
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
+from qdist.options import whole
 from qdist.program.program import Program
 from qdist.state.measuring.expectation import as_pauli_sum
 from qdist.threads import set_num_threads
@@ -27,6 +28,7 @@ from qdist.threads import set_num_threads
 __all__ = ["add_simulate_command"]
 
 _DEFAULT_SHOTS = 1000
+_TOP = 20
 _FORMATS = (".json", ".npy")
 
 _EXAMPLES = """\
@@ -81,14 +83,14 @@ def add_simulate_command(commands: Any) -> None:
         "instead of sampling: exact, or from --shots; may be repeated",
     )
     simulate.add_argument(
-        "--shots", type=_positive, metavar="N", help=f"runs to count (default {_DEFAULT_SHOTS}), or to estimate from"
+        "--shots", type=whole(1), metavar="N", help=f"runs to count (default {_DEFAULT_SHOTS}), or to estimate from"
     )
-    simulate.add_argument("--seed", type=_seed, metavar="S", help="makes the outcomes the same every time")
+    simulate.add_argument("--seed", type=whole(0), metavar="S", help="makes the outcomes the same every time")
     simulate.add_argument("--device", default="auto", metavar="DEVICE", help="cpu, cuda, cuda:N or auto (default auto)")
-    simulate.add_argument("--ranks", type=_positive, metavar="N", help="split the state over N processes, started here")
+    simulate.add_argument("--ranks", type=whole(1), metavar="N", help="split the state over N processes, started here")
     simulate.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")
-    simulate.add_argument("--threads", type=_positive, metavar="N", help="threads (default: all cores)")
-    simulate.add_argument("--top", type=_positive, default=20, metavar="N", help="outcomes to show (default 20)")
+    simulate.add_argument("--threads", type=whole(1), metavar="N", help="threads (default: all cores)")
+    simulate.add_argument("--top", type=whole(1), metavar="N", help=f"outcomes to show (default {_TOP})")
     simulate.add_argument("--plan", action="store_true", help="print also how the circuit is run")
     simulate.add_argument("--json", action="store_true", help="print one JSON object, with all outcomes")
     simulate.add_argument("--output", "-o", metavar="FILE", help="write the result too, by its name as .json or .npy")
@@ -96,20 +98,9 @@ def add_simulate_command(commands: Any) -> None:
     simulate.set_defaults(command=_simulate)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
 def _simulate(options: argparse.Namespace) -> int:
     _check_output(options.output)
+    _check_all_used(options)
     circuit = with_values(Circuit.from_file(options.file), options.param)
     observables = [observable(text) for text in options.observable]
     launch = launch_of_this_process()
@@ -165,10 +156,10 @@ def _computed(program: Program, observables: list[PauliSum], options: argparse.N
 
 
 def _amplitudes(program: Program, options: argparse.Namespace) -> Result | None:
-    state = program.run(seed=options.seed, progress=options.progress or None).gather()
+    state = program.run(progress=options.progress or None).gather()
     if state is None:
         return None
-    pairs = largest_amplitudes(state, options.top)
+    pairs = largest_amplitudes(state, options.top or _TOP)
     listed = [{"state": bits, "real": float(a.real), "imag": float(a.imag)} for bits, a in pairs]
     return Result({"amplitudes": listed}, amplitude_table(pairs), state)
 
@@ -194,10 +185,24 @@ def _counts(program: Program, options: argparse.Namespace) -> Result:
     counts = program.counts(shots, seed=options.seed, progress=options.progress or None)
     columns = shutil.get_terminal_size().columns
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    text = histogram(counts, top=options.top, width=columns, ascii_only=not unicode)
+    text = histogram(counts, top=options.top or _TOP, width=columns, ascii_only=not unicode)
     longest = max(map(len, counts), default=1)
     array = np.array(list(counts.items()), [("outcome", f"U{longest}"), ("count", np.int64)])
     return Result({"shots": shots, "seed": options.seed, "counts": counts}, text, array)
+
+
+def _check_all_used(options: argparse.Namespace) -> None:
+    """Raises ValueError for an option that what is asked for has no use for."""
+    if options.state and options.shots is not None:
+        raise ValueError(f"--shots {options.shots}: --state prints amplitudes, which are exact; give one of the two")
+    if options.state and options.seed is not None:
+        raise ValueError(f"--seed {options.seed}: --state prints amplitudes, for which nothing is drawn; leave it out")
+    if options.observable and options.shots is None and options.seed is not None:
+        raise ValueError(f"--seed {options.seed}: without --shots the values are exact and nothing is drawn")
+    if options.observable and options.top is not None:
+        raise ValueError(f"--top {options.top}: --observable prints all of its values; leave it out")
+    if options.json and not options.state and options.top is not None:
+        raise ValueError(f"--top {options.top}: --json prints all outcomes; leave it out")
 
 
 def _check_output(name: str | None) -> None:

@@ -14,6 +14,7 @@ from qdist.backends import on_host
 from qdist.hints import hinted
 from qdist.program import adjoint
 from qdist.program.program import Program, compile
+from qdist.state.measuring.measure import Seed
 from qdist.state.outputs import Output, as_output, values
 
 from ..circuit import Circuit, lowered
@@ -54,7 +55,8 @@ class QuantumLayer(Module):
             numbers a row (missing ones are 0), which are normalised. There are no `inputs` then.
         shots: expectation values and probabilities are estimated from so many measurements each, and gradients follow
             the parameter-shift rule with as many for each shifted run, as on a device; `seed` is also that of the
-            outcomes.
+            outcomes, of which each rank of the Mesh's axis "dp" draws its own; in DataParallel, give each of its ranks
+            another seed, as the weights are the first rank's.
         comm: None runs the circuit on this rank alone; a communicator, such as mesh["state"], splits its amplitudes
             over its ranks. A Mesh splits them over its axis "state", and averages the gradient of the weights over its
             axis "dp", whose ranks each have rows of the batch: for a model that is this layer alone. A model with other
@@ -129,7 +131,7 @@ class QuantumLayer(Module):
         if amplitudes and (division.in_features or shots is not None):
             raise ValueError("amplitudes=True: x holds the initial state, so there are no inputs, and no shots")
         self._amplitudes = bool(amplitudes)
-        self._shots = None if shots is None else Shots(self.program, self.observables, shots, seed)
+        self._shots = None if shots is None else Shots(self.program, self.observables, shots, _own_seed(seed, rows))
         self._map = CircuitMap(self.program, self.observables, division, not amplitudes and shots is None)
         self._warn_if_tiny(above=4)
         real = np.float32 if self.program.dtype == np.complex64 else np.float64
@@ -337,6 +339,13 @@ def _groups(
 def _mean_over(rows: Communicator) -> Callable[[Tensor], Tensor]:
     """A hook for the weights. It sees the whole gradient of a backward pass, however often the layer was in it."""
     return lambda gradient: Tensor(rows.all_reduce(gradient.data, "avg"))
+
+
+def _own_seed(seed: int | None, rows: Communicator | None) -> Seed:
+    """Of the outcomes here: ranks that have different rows draw different ones, so that noise averages out."""
+    if seed is None or rows is None or rows.rank == 0:
+        return seed
+    return np.random.SeedSequence(seed, spawn_key=(rows.rank,))
 
 
 def _start(count: int, initial: ArrayLike | None, seed: int | None, dtype: np.dtype) -> NDArray[Any]:

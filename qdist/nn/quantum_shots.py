@@ -13,7 +13,7 @@ from qdist.program.gradient_checks import shifted_gradient
 from qdist.program.program import Program
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Groups
-from qdist.state.measuring.measure import generator
+from qdist.state.measuring.measure import Seed, generator
 from qdist.state.outputs import Expectation, Output, Probabilities, observables_of
 
 from .quantum_outputs import Columns
@@ -27,7 +27,7 @@ class Shots:
     Raises ValueError for outputs that are neither expectation values nor probabilities, StateError for too few shots.
     """
 
-    def __init__(self, program: Program, outputs: Sequence[Output], shots: int, seed: int | None) -> None:
+    def __init__(self, program: Program, outputs: Sequence[Output], shots: int, seed: Seed) -> None:
         for output in outputs:
             if not isinstance(output, Expectation | Probabilities):
                 raise ValueError(f"shots= estimates expectation values and probabilities; {output!r} is neither")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from qdist.circuit import GATES, Circuit, CircuitError, Gate
 from qdist.circuit.channels import Channel, readout_error
@@ -52,7 +53,7 @@ class NoiseModel:
             raise CircuitError(f"a NoiseModel adds channels, such as noise.depolarizing(0.01); got {channel!r}")
         listed = [gates] if isinstance(gates, str | Gate) else gates
         names = None if listed is None else frozenset(_name(gate, channel) for gate in listed)
-        where = None if qubits is None else frozenset(as_tuple(qubits))
+        where = None if qubits is None else frozenset(_qubits(qubits))
         self._rules.append(_Rule(channel, names, where))
         return self
 
@@ -60,7 +61,7 @@ class NoiseModel:
         """Bits that are read wrong with probability p, or (of reading 1 for 0, of reading 0 for 1); of these qubits, or
         of all that have none of their own. Returns the model."""
         error = readout_error(p)
-        for qubit in [None] if qubits is None else as_tuple(qubits):
+        for qubit in [None] if qubits is None else _qubits(qubits):
             self._readout[qubit] = error
         return self
 
@@ -91,6 +92,17 @@ class NoiseModel:
             for qubit, error in self._readout.items()
         ]
         return f"<NoiseModel: {'; '.join(rules) or 'no noise'}>"
+
+
+def _qubits(given: Any) -> list[int]:
+    """Numbers of qubits, of circuits of any size."""
+    try:
+        qubits = [operator.index(qubit) for qubit in as_tuple(given)]
+    except TypeError:
+        qubits = [-1]
+    if min(qubits, default=0) < 0:
+        raise CircuitError(f"the qubits of a NoiseModel are one int >= 0 or several; got {given!r}")
+    return qubits
 
 
 def _name(given: str | Gate, channel: Channel) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .figures import new_figure
+from .figures import new_figure, room_below
 
 __all__ = ["plot_histogram"]
 
@@ -35,8 +35,10 @@ def plot_histogram(
     every = {bits: sum(share.get(bits, 0.0) for share in shares) for share in shares for bits in share}
     ranked = sorted(every, key=lambda bits: (-every[bits], bits))
     shown, others = sorted(ranked[:top]), ranked[top:]
-    names = [*shown, *([f"{len(others)} others"] if others else [])]
-    figure = new_figure(max(4.0, 0.35 * len(names) * max(1, len(runs) / 2)), 3.2)
+    names = [*map(str, shown), *([f"{len(others)} others"] if others else [])]
+    upright = len(names) * len(names[0]) >= 30
+    width = max(4.0, 0.35 * len(names) * max(1, len(runs) / 2))
+    figure = new_figure(width, 3.2 + (room_below(names) if upright else 0.0))
     axes = figure.add_subplot()
     size = 0.8 / len(runs)
     for k, share in enumerate(shares):
@@ -45,7 +47,7 @@ def plot_histogram(
             heights.append(sum(share.get(bits, 0.0) for bits in others))
         places = [i - 0.4 + size * (k + 0.5) for i in range(len(names))]
         axes.bar(places, heights, size, label=labels[k] if labels else None)
-    axes.set_xticks(range(len(names)), names, rotation=0 if len(names) * len(names[0]) < 30 else 90, family="monospace")
+    axes.set_xticks(range(len(names)), names, rotation=90 if upright else 0, family="monospace")
     axes.set_ylabel("share of shots")
     if labels:
         figure.legend(loc="outside upper center", ncols=len(runs), frameon=False)

@@ -7,27 +7,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures import new_figure
+from .figures import new_figure, room_below
 
 __all__ = ["plot_state"]
 
 
-def plot_state(state: Any, kind: str = "amplitudes", *, top: int = 64) -> Any:
+_TOP = 64
+"""Amplitudes that are shown."""
+
+
+def plot_state(state: Any, kind: str = "amplitudes", *, top: int | None = None) -> Any:
     """A state's picture as a matplotlib Figure. On ranks, all of them call.
 
     state: a StateVector, or amplitudes: an array of 2^n of them.
-    kind: "amplitudes": |amplitude| of the `top` likeliest basis states by their index, the colour is the phase;
+    kind: "amplitudes": |amplitude| of the `top` likeliest basis states (64) by their index, the colour is the phase;
         "bloch": a sphere for each qubit with its reduced state's Bloch vector, which is shorter than 1 where the qubit
         is entangled.
 
-    Raises ValueError for another kind or an array of no state, ImportError without matplotlib.
+    Raises ValueError for another kind, a `top` below 1 or for spheres, and an array of no state, ImportError without
+    matplotlib.
     """
     if kind not in ("amplitudes", "bloch"):
         raise ValueError(f"kind={kind!r}: use 'amplitudes' or 'bloch'")
+    if kind == "bloch" and top is not None:
+        raise ValueError(f"top={top}: the Bloch vectors of all qubits are shown; leave it out")
+    if top is not None and top < 1:
+        raise ValueError(f"top={top}: at least one amplitude")
     ket = np.asarray(state.amplitudes() if hasattr(state, "amplitudes") else state)
     if ket.ndim != 1 or ket.size < 2 or ket.size & ket.size - 1:
         raise ValueError(f"an array of shape {ket.shape} is no state: it takes 2^n amplitudes")
-    return _amplitudes(ket, top) if kind == "amplitudes" else _bloch(ket)
+    if not np.isfinite(ket).all() or not ket.any():
+        raise ValueError(f"an array of shape {ket.shape} is no state: its amplitudes are not finite, or all 0")
+    return _amplitudes(ket, _TOP if top is None else top) if kind == "amplitudes" else _bloch(ket)
 
 
 def bloch_vector(ket: NDArray[Any], qubit: int) -> NDArray[np.float64]:
@@ -41,7 +52,8 @@ def bloch_vector(ket: NDArray[Any], qubit: int) -> NDArray[np.float64]:
 def _amplitudes(ket: NDArray[Any], top: int) -> Any:
     chosen = np.sort(np.argsort(-np.abs(ket), kind="stable")[:top])
     bits = ket.size.bit_length() - 1
-    figure = new_figure(max(4.0, 0.3 * len(chosen) + 1.5), 3.2)
+    names = [f"{index:0{bits}b}" for index in chosen]
+    figure = new_figure(max(4.0, 0.3 * len(chosen) + 1.5), 3.2 + room_below(names))
     axes = figure.add_subplot()
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
@@ -49,7 +61,6 @@ def _amplitudes(ket: NDArray[Any], top: int) -> Any:
 
     colours = ScalarMappable(Normalize(-np.pi, np.pi), colormaps["twilight"])
     axes.bar(range(len(chosen)), np.abs(ket[chosen]), 0.8, color=colours.to_rgba(np.angle(ket[chosen])))
-    names = [f"{index:0{bits}b}" for index in chosen]
     axes.set_xticks(range(len(names)), names, rotation=90, family="monospace")
     axes.set_ylabel("|amplitude|")
     scale = figure.colorbar(colours, ax=axes, label="phase")

@@ -45,7 +45,8 @@ def plot_trace(trace: str | Path | Mapping[str, Any], *, begin: float = 0.0, end
         if event["ph"] == "X" and event["ts"] / 1e6 < until and (event["ts"] + event["dur"]) / 1e6 > begin
     ]
     if not events:
-        raise ValueError(f"the trace has no event from {begin} s to {end} s")
+        part = f"from {begin:g} s " + ("on" if end is None else f"to {end:g} s")
+        raise ValueError(f"the trace has no event {part}")
     rows = _rows(events)
     figure = new_figure(10.0, 1.2 + 0.28 * sum(rows.values()))
     axes = figure.add_subplot()

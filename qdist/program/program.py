@@ -401,9 +401,8 @@ class Program(Runner):
         for a batch (batch, number of parameters). Raises as ``jvp`` does.
         """
         output = as_output(observable, self.num_qubits)
-        batched = checks.is_batch(params) or checks.is_batch(v)
-        rows = len(params) if checks.is_batch(params) else len(v)
-        return self._tangents.second([output], params, [np.ones(rows) if batched else 1.0], v)[1]
+        rows = next((len(given) for given in (params, v) if checks.is_batch(given)), None)
+        return self._tangents.second([output], params, [1.0 if rows is None else np.ones(rows)], v)[1]
 
     def curvature(
         self, outputs: Sequence[Observable | Output], params: Any, cotangents: Sequence[Any], tangents: Any
@@ -455,10 +454,9 @@ class Program(Runner):
         Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
         params, progress: as for ``run``. seed: of the random numbers. A dict, which notebooks show as bars.
         """
-        if shots < 0:
-            raise StateError(f"shots={shots}: not a number of shots")
+        number = checks.checked_shots(shots)
         with showing(progress):
-            return shots_of.counts(self, shots, params, seed)
+            return shots_of.counts(self, number, params, seed)
 
 
 def _compiled(circuit: Circuit, comm: Any, device: str, dtype: Any, levels: Any, schedule: str) -> Program:

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
+from qdist.circuit.wires import as_tuple
 from qdist.plan.tail import NO_TAIL, Tail
 from qdist.state.checking import checks
 from qdist.state.checking.alike import check_alike
@@ -124,6 +126,11 @@ class Probabilities(Output):
 
     qubits: int | Sequence[int] | None = None
 
+    def __post_init__(self) -> None:
+        # They are read more than once: what can be read only once, or changed, is kept as it is now.
+        if self.qubits is not None:
+            object.__setattr__(self, "qubits", as_tuple(self.qubits))
+
     def shape(self, num_qubits: int) -> tuple[int, ...]:
         return (1 << len(checks.checked_qubits(self.qubits, num_qubits)),)
 
@@ -150,6 +157,11 @@ class Overlap(Output):
     state: StateVector
     dtype = np.complex128
     more_states = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.state, StateVector):
+            kind = type(self.state).__name__
+            raise StateError(f"Overlap takes a StateVector, got {kind}: StateVector.from_amplitudes(...) makes one")
 
     def frozen(self, num_qubits: int) -> Overlap:
         return Overlap(self.state.copy())

@@ -143,7 +143,9 @@ def _entropy(probabilities: NDArray[np.float64], alpha: float) -> float:
     if alpha == 0:
         # Squares of Schmidt values below 1e-8, which are rounding errors in single precision.
         return math.log(int((some > 1e-12).sum()))
-    return math.log(float((some**alpha).sum())) / (1 - alpha)
+    # Relative to the largest, or high powers of all would round to 0.
+    largest = float(some.max())
+    return (math.log(float(((some / largest) ** alpha).sum())) + alpha * math.log(largest)) / (1 - alpha)
 
 
 def _density(sv: Shards, qubits: Sequence[int]) -> NDArray[np.complex128]:

@@ -343,10 +343,9 @@ class StateVector(ReducedStates):
 
         Raises MemoryError, on all ranks, where they do not fit there.
         """
-        if not 0 <= root < self._comm.size:
-            raise StateError(f"root={root}: the state is on ranks 0 to {self._comm.size - 1}")
-        same.arguments(self._comm, "root", root)
-        return gathered(self, root)
+        rank = checks.checked_rank(root, self._comm.size)
+        same.arguments(self._comm, "root", rank)
+        return gathered(self, rank)
 
     def amplitude(self, index: int | str) -> complex:
         """The amplitude of one basis state, given by its index or its bit string (highest qubit first)."""
@@ -374,7 +373,8 @@ class StateVector(ReducedStates):
         where the other state may have another number of qubits."""
         if qubits is None:
             return abs(self.inner(other)) ** 2
-        return reduced_fidelity(self.density_matrix(qubits), other.density_matrix(qubits))
+        chosen = checks.checked_qubits(qubits, self.num_qubits)
+        return reduced_fidelity(self.density_matrix(chosen), other.density_matrix(chosen))
 
     # Measurement -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from qdist.training.batches import Batches
 from qdist.training.endings import EXIT_REQUEUE, EXIT_SAVE_FAILED, Preempted, SaveFailed
 from qdist.training.loop import Loop, Step, steps
-from qdist.training.programs import SAVE_EVERY, descend, parser, plot, train
+from qdist.training.programs import SAVE_EVERY, descend, new_file, number, parser, plot, run, train, whole
 
 __all__ = [
     "EXIT_REQUEUE",
@@ -15,8 +15,12 @@ __all__ = [
     "SaveFailed",
     "Step",
     "descend",
+    "new_file",
+    "number",
     "parser",
     "plot",
+    "run",
     "steps",
     "train",
+    "whole",
 ]

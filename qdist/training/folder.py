@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qdist import checkpoint
+from qdist.training.checks import check_whole
 from qdist.training.lock import FolderLock
 
 __all__ = ["Folder"]
@@ -27,8 +28,7 @@ class Folder:
     """
 
     def __init__(self, path: str | Path, keep: int) -> None:
-        if keep < 1:
-            raise ValueError(f"keep={keep}: at least 1 checkpoint")
+        check_whole("keep", keep, 1)
         self.path, self.keep = Path(path), keep
         self.lock = FolderLock(self.path)
         self._removals: list[threading.Thread] = []

@@ -20,6 +20,7 @@ from qdist.comm.guard.endings import SAVES, note_ending
 from qdist.progress import Progress, is_shown
 from qdist.tensorfile import CheckpointError, agreeing
 from qdist.training import state
+from qdist.training.checks import check_whole
 from qdist.training.endings import EXIT_REQUEUE, Preempted, SaveFailed
 from qdist.training.folder import Folder
 from qdist.training.records import History, Log, Patience
@@ -32,6 +33,10 @@ _log = logging.getLogger("qdist.training")
 
 RESTART, REASON = "QDIST_RESTART", "QDIST_RESTART_REASON"
 """Set by `qdist run --restarts`: how many restarts there have been, and why the last."""
+
+
+LOSS = "loss"
+"""The metric that is watched where none is named."""
 
 
 class Step(int):
@@ -61,7 +66,7 @@ def steps(
     resume: bool | str | Path = True,
     log: str | Path | bool = True,
     patience: int | None = None,
-    watch: str = "loss",
+    watch: str = LOSS,
     least: float = 0.0,
     progress: bool | None = None,
     name: str = "training",
@@ -104,6 +109,7 @@ def steps(
         log=log,
         patience=None if patience is None else Patience(patience, least),
         watch=watch,
+        least=least,
         progress=progress,
         name=name,
     )
@@ -126,14 +132,20 @@ class Loop:
         log: str | Path | bool,
         patience: Patience | None,
         watch: str,
+        least: float,
         progress: bool | None,
         name: str,
     ) -> None:
-        for option, value in (("total", total), ("every", every), ("seconds", seconds)):
-            if value is not None and value <= 0 and not (option == "total" and value == 0):
-                raise ValueError(f"{option}={value}: must be positive")
-        if folder is None and (every is not None or seconds is not None):
-            raise ValueError("every= and seconds= say when to save, and there is no folder= to save to")
+        if total is not None:
+            check_whole("total", total, 0)
+        if every is not None:
+            check_whole("every", every, 1)
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"seconds={seconds}: must be positive")
+        if folder is None and (every is not None or seconds is not None or behind):
+            raise ValueError("every=, seconds= and behind= say when to save, and there is no folder= to save to")
+        if patience is None and (watch, least) != (LOSS, 0.0):
+            raise ValueError("watch= and least= say when patience is at its end, and there is no patience=")
         self.total, self.parts, self.comm = total, parts, comm
         self.done = 0
         self.history = History()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from qdist.comm import Communicator
+from qdist.options import new_file, number, whole
 from qdist.tensor import Tensor
 from qdist.training.loop import steps
+
+_log = logging.getLogger("qdist.training")
 
 SAVE_EVERY = 10
 """Steps between two checkpoints; the last step always makes one."""
@@ -19,16 +23,16 @@ SAVE_EVERY = 10
 def parser(description: str | None, steps: int, lr: float | None = None) -> argparse.ArgumentParser:
     """The options that all programs have, with these defaults (--lr where there is one); each adds its own."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--steps", type=int, default=steps, help=f"training steps (default: {steps})")
+    made.add_argument("--steps", type=whole(1), default=steps, help=f"training steps (default: {steps})")
     if lr is not None:
-        made.add_argument("--lr", type=float, default=lr, help=f"learning rate (default: {lr})")
-    made.add_argument("--seed", type=int, default=0, help="of everything that is random (default: 0)")
+        made.add_argument("--lr", type=number(least=0), default=lr, help=f"learning rate (default: {lr})")
+    made.add_argument("--seed", type=whole(0), default=0, help="of everything that is random (default: 0)")
     made.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show a progress bar, or not (default: where stderr is a terminal)",
     )
-    made.add_argument("--plot", type=Path, help="save the loss curve to this PNG")
+    made.add_argument("--plot", type=new_file, help="save the loss curve to this PNG")
     made.add_argument(
         "--save",
         type=Path,
@@ -37,6 +41,21 @@ def parser(description: str | None, steps: int, lr: float | None = None) -> argp
     )
     made.add_argument("--resume", type=Path, metavar="PATH", help="start from a checkpoint, or the newest of a folder")
     return made
+
+
+def run(main: Callable[[], object]) -> None:
+    """Calls a program's main: what was asked for and cannot be ends it with exit code 2 and one line on stderr.
+
+    Such are a state that memory does not hold, a file that is not there, ranks that a mesh does not divide. The
+    traceback is in the log with ``QDIST_LOG=debug``.
+    """
+    try:
+        main()
+    except (OSError, MemoryError, ValueError) as error:
+        _log.debug("refused", exc_info=True)
+        told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        print(f"{Path(sys.argv[0]).name}: {told}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def train(
@@ -67,8 +86,8 @@ def train(
         name=what,
         comm=comm,
     )
-    for number in loop:
-        number.record(loss=step(number))
+    for at in loop:
+        at.record(loss=step(at))
     return loop.history.values.get("loss", [])
 
 

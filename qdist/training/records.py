@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from qdist.training.checks import check_whole
+
 __all__ = ["History", "Log", "Patience"]
 
 
@@ -83,8 +85,9 @@ class Patience:
     """
 
     def __init__(self, steps: int, least: float) -> None:
-        if steps < 1:
-            raise ValueError(f"patience={steps}: at least 1 step")
+        check_whole("patience", steps, 1)
+        if math.isnan(least):
+            raise ValueError(f"least={least}: must be a number")
         self._steps, self._least = steps, least
         self.best, self.since = math.inf, 0
 

@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,9 @@ circuit_errors = [
     (lambda c: c.compose(Circuit(4)), "has 4 qubits, more than the 3"),
     (lambda c: c.compose(Circuit(2), [0]), "has 2 qubits; 1 were given"),
     (lambda c: c.compose(Circuit(2), [0, 3]), "qubit 3 of compose is out of range"),
+    (lambda c: c.compose(Circuit(2), 1), "has 2 qubits; 1 were given"),
+    (lambda c: c.compose(Circuit(1), 1.5), "qubit of compose must be an int; got 1.5"),
+    (lambda c: c.h(np.array(1.0)), r"qubit of h must be an int; got array\(1\.\)"),
     (lambda c: c.compose(Circuit(1, 3)), "3 classical bits, more than the 2"),
     (lambda c: c.repeat(-1), "int >= 0 times; got -1"),
     (lambda c: c.power(0.5), "int power; got 0.5"),
@@ -142,6 +146,18 @@ def test_wrong_calls_raise_at_once_and_add_nothing(call: object, message: str) -
         call(circuit)  # type: ignore[operator]
     assert circuit == Circuit(3, 2).h(0)
     assert circuit.num_parameters == 0
+
+
+@pytest.mark.parametrize("number", [np.array(1), np.array(1, ">i8"), np.int8(1), np.uint64(1)], ids=repr)
+def test_numbers_of_wires_may_be_arrays_without_axes(number: Any) -> None:
+    def built(q: Any) -> Circuit:
+        circuit = Circuit(3, 2).h(q).cx(q, 2).cx([0, 2], q).measure(q, q).reset(q).barrier(q).initialize(1, q)
+        circuit.unitary(np.eye(2), q).mcx(q, 2).pauli_rotation(0.3, "X", q).depolarizing(0.1, q)
+        with circuit.if_(q, 1):
+            circuit.x(q)
+        return circuit.compose(Circuit(1).h(0), q)
+
+    assert built(number) == built(1)
 
 
 def test_errors_of_empty_circuits_say_so() -> None:

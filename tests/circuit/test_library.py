@@ -451,6 +451,63 @@ class TestEmbeddings:
             assert np.array_equal(angles[index], zz_feature_angles(batch[index]))
 
 
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (library.ghz, "qubits"),
+        (library.w_state, "qubits"),
+        (lambda n: library.quantum_volume(3, n, seed=0), "layers"),
+        (lambda n: library.random_circuit(3, n, seed=0), "layers"),
+        (lambda n: library.random_su(n, 0), "rows of the matrix"),
+        (lambda n: library.hardware_efficient(n, 1), "qubits"),
+        (lambda n: library.hardware_efficient(3, n), "layers"),
+        (lambda n: library.efficient_su2(3, n), "layers"),
+        (lambda n: library.strongly_entangling_layers(3, n), "layers"),
+        (lambda n: library.zz_feature_map(n), "qubits"),
+        (lambda n: library.zz_feature_map(3, n), "repetitions"),
+        (lambda n: library.hartree_fock(n, 4), "electrons"),
+        (lambda n: library.excitations(n, 4), "electrons"),
+        (lambda n: library.excitations(2, n), "spin orbitals"),
+        (lambda n: library.uccsd(2, 4, n), "repetitions"),
+        (lambda n: library.trotter("Z0", 0.1, n), "steps"),
+        (library.annihilation, "a mode"),
+        (library.creation, "a mode"),
+    ],
+)
+@pytest.mark.parametrize("number", [-1, 2.5, "2", None, (2,)], ids=repr)
+def test_numbers_that_are_none(make, what, number):
+    if what == "layers" and number is None:
+        number = -2  # quantum_volume has a default.
+    with pytest.raises(CircuitError, match=f"the number of {what} must be an int >= 0; got"):
+        make(number)
+
+
+def test_numbers_of_numpy_are_as_large_as_they_are():
+    """Where a shift of a number of eight bits would overflow."""
+    assert library.annihilation(np.int8(9)) == library.annihilation(9)
+    assert library.ghz(np.int8(100)).num_qubits == 100
+    small, plain = library.hardware_efficient(np.uint8(90), np.uint8(2)), library.hardware_efficient(90, 2)
+    assert small.num_parameters == plain.num_parameters
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", {1}])
+def test_what_is_no_seed(seed):
+    for make in (
+        lambda: library.random_su(2, seed),
+        lambda: library.random_circuit(2, 1, seed),
+        lambda: library.quantum_volume(2, seed=seed),
+    ):
+        with pytest.raises(CircuitError, match="a seed is an int >= 0, a NumPy Generator, or None"):
+            make()
+
+
+@pytest.mark.parametrize("graph", [3, None, 1.5, True])
+def test_what_is_no_graph(graph):
+    for make in (library.maxcut, library.graph_state):
+        with pytest.raises(CircuitError, match=r"a graph is a list of edges \(a, b\)"):
+            make(graph)
+
+
 def test_every_public_name_has_a_docstring():
     assert all(getattr(library, name).__doc__ for name in library.__all__)
 

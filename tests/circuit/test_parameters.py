@@ -173,6 +173,9 @@ def test_flat_values_are_float64_in_the_order_asked_for() -> None:
     assert source[0] == 0.0
     with pytest.raises(CircuitError, match="value of parameter a must be a finite number; got nan"):
         flat_values((a,), np.array([math.nan]))
+    with pytest.raises(CircuitError, match="value of parameter a must be a finite number; got nan"):
+        flat_values((a,), np.ma.array([1.0], mask=[True]))
+    np.testing.assert_array_equal(flat_values((a,), np.ma.array([1], mask=[False])), [1.0])
     with pytest.raises(CircuitError, match="value of parameter a must be a number; got b"):
         flat_values((a,), {a: b})
 
@@ -187,6 +190,8 @@ def test_flat_values_are_float64_in_the_order_asked_for() -> None:
         ([1.0], "2 parameters take as many values; got 1"),
         (np.ones((2, 2)), "must be a finite number"),
         (3.0, "params must be a sequence of numbers; got 3.0"),
+        ({1.0, 2.0}, "params must be a sequence of numbers; got {1.0, 2.0}"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "value of parameter b must be a finite number; got nan"),
     ],
 )
 def test_wrong_values_are_named(values: object, message: str) -> None:

@@ -1,5 +1,6 @@
 """The training programs: what they reach, that they repeat and resume, and that four ranks give what one gives."""
 
+import ast
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +10,7 @@ import programs
 import pytest
 
 import qdist as qd
-from qdist import checkpoint
+from qdist import checkpoint, training
 from qdist.tensor import Tensor, manual_seed, no_grad
 
 
@@ -58,6 +59,82 @@ def test_the_free_fermions_energy_is_the_lowest_eigenvalue(field: float) -> None
     assert tfim.exact_energy(6, field) == pytest.approx(np.linalg.eigvalsh(matrix)[0], abs=1e-10)
 
 
+WRONG = {
+    "vqe_tfim": ["--spins 0", "--spins 2", "--spins 5", "--spins -4", "--steps 0", "--field nan", "--lr inf"],
+    "vqe_natural": ["--spins 2", "--spins 5", "--steps -3", "--damping -1", "--damping 0.1 --optimizer adam"],
+    "vqe_h2": ["--steps 0", "--seed -1", "--spread -1", "--lr -1", "--lr nan", "--plot no/h2.png", "--plot /"],
+    "vqe_molecule": ["--steps 0", "--molecule h2 --fcidump n2.fcidump"],
+    "qaoa_maxcut": ["--nodes 2", "--nodes 7", "--layers 0", "--layers -2", "--steps 0"],
+    "qaoa_weighted": ["--layers 0", "--shots 0", "--shots -1", "--steps 0"],
+    "reuploading": ["--layers 0", "--layers -1", "--steps 0"],
+    "quantum_kernel": ["--block 0", "--block -1", "--qubits 0", "--qubits 65", "--scale nan", "--steps 0"],
+    "classify_digits": ["--qubits 0", "--qubits 1", "--layers 0", "--state 0", "--state -1", "--steps 0"],
+    "mesh_training": ["--steps 0", "--steps 1.5", "--steps two"],
+    "train_gpt": ["--layers 0", "--width 0", "--heads -1", "--dropout 1", "--rows 0", "--zero 4", "--clip 0"],
+    "train_digits": ["--epochs 0", "--epochs -1", "--seed -1", "--plot no/x.png", "--model both --save x"],
+    "auto_parallel": ["--steps 0", "--rows 0", "--width 0", "--inner -1", "--seed -1"],
+    "jax_vqe": ["--spins 0", "--spins 2", "--spins 5", "--steps 0"],
+    "torch_hybrid": ["--qubits 0", "--layers 0", "--steps 0"],
+    "pennylane_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0", "--lr -1"],
+    "pennylane_qnn": ["--qubits 0", "--layers 0", "--points 0", "--batch 0", "--epochs 0"],
+    "qiskit_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0"],
+    "qiskit_qnn": ["--qubits 0", "--layers 0", "--points 0", "--batch 0", "--epochs 0"],
+}
+"""Options of the programs that ask for what cannot be; two spins have one bond, not the two that the formula counts."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_options_that_cannot_be_are_refused(name: str, capsys) -> None:
+    try:
+        main = programs.load(name).main
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    for words in WRONG[name]:
+        with pytest.raises(SystemExit) as ended:
+            main(words.split())
+        assert ended.value.code == 2, words
+        assert words.split()[0] in capsys.readouterr().err.splitlines()[-1], words
+
+
+TOO_MUCH = [
+    ("vqe_tfim", "--spins 60 --steps 1", "60 qubits need"),
+    ("qaoa_maxcut", "--nodes 100 --steps 1 --layers 1", "at most 62"),
+    ("vqe_molecule", "--fcidump missing.fcidump", "missing.fcidump: No such file"),
+    ("vqe_h2", "--resume missing", "there is no checkpoint"),
+    ("quantum_kernel", "--qubits 2 --steps 3 --block 1000", "--steps 3 --block 1000: there are 1438 images"),
+    ("classify_digits", "--state 3", "does not make 1 rank"),
+    ("train_gpt", "--mesh dp=x", "--mesh dp=x"),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "told"), TOO_MUCH)
+def test_what_turns_out_to_be_impossible_ends_in_one_line(name: str, words: str, told: str, capsys) -> None:
+    program = programs.load(name)
+    with pytest.raises(SystemExit) as ended:
+        training.run(lambda: program.main(words.split()))
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_program_that_ends_well_is_let_be() -> None:
+    done: list[int] = []
+    training.run(lambda: done.append(1))
+    assert done == [1]
+    with pytest.raises(ZeroDivisionError):
+        training.run(lambda: 1 // 0)
+
+
+@pytest.mark.parametrize("path", sorted(programs.FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_programs_read_no_bare_numbers(path: Path) -> None:
+    """A number that an option takes has a range: int and float take -1, 0 and nan."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            assert given.get("type") not in ("int", "float") or "choices" in given, ast.unparse(node)
+
+
 def test_qaoa_finds_the_largest_cut(comm) -> None:
     qaoa = programs.load("qaoa_maxcut")
     args = qaoa.parser().parse_args([])
@@ -78,9 +155,10 @@ def test_the_hybrid_net_learns_the_digits(comm) -> None:
 
 def test_the_kernel_learns_the_digits(comm) -> None:
     kernel = programs.load("quantum_kernel")
-    errors = kernel.train(kernel.parser().parse_args([]), comm)
+    errors, count = kernel.train(kernel.parser().parse_args([]), comm)
     assert errors[-1] < 0.04
     assert errors[-1] < errors[0]
+    assert count == 11 * 128
 
 
 def test_a_seed_repeats_the_curve(program: ModuleType, comm) -> None:

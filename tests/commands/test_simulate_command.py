@@ -205,6 +205,37 @@ def test_random_circuits_need_shots_for_observables(tmp_path, capsys) -> None:
     assert found["values"] == list(qd.compile(qd.Circuit.from_qasm(COIN)).expectations(["X1"], shots=50, seed=1))
 
 
+def test_amplitudes_take_no_shots(qasm, capsys) -> None:
+    given = [qasm, "--param", "phi=0.25", "--param", "theta=0.1,0.2,0.3", "--state"]
+    assert main(["simulate", *given, "--shots", "5"]) == 2
+    assert capsys.readouterr().err == (
+        "qdist simulate: --shots 5: --state prints amplitudes, which are exact; give one of the two\n"
+    )
+    assert simulated(capsys, *given)["amplitudes"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--state", "--seed", "3"], "--seed 3: --state prints amplitudes, for which nothing is drawn; leave it out"),
+        (["--observable", "Z0", "--seed", "0"], "--seed 0: without --shots the values are exact and nothing is drawn"),
+        (["--observable", "Z0", "--top", "2"], "--top 2: --observable prints all of its values; leave it out"),
+        (["--observable", "Z0", "--shots", "9", "--top", "2"], "--top 2: --observable prints all"),
+        (["--json", "--top", "2"], "--top 2: --json prints all outcomes; leave it out"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(qasm, capsys, words, told) -> None:
+    assert main(["simulate", qasm, "--param", "phi=0.25", "--param", "theta=0.1,0.2,0.3", *words]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"qdist simulate: {told}")
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_top_says_how_many_amplitudes(qasm, capsys) -> None:
+    given = [qasm, "--param", "phi=0.25", "--param", "theta=0.1,0.2,0.3", "--state"]
+    assert len(simulated(capsys, *given, "--top", "2")["amplitudes"]) == 2
+
+
 # Help and exit codes -------------------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,16 @@ def test_channels_behind_all_gates() -> None:
     assert "readout_error(0.2,0.3) of qubit 1" in repr(model)
 
 
+@pytest.mark.parametrize("qubits", [1, np.array(1), np.int8(1), [1], np.array([1], np.uint8), range(1, 2)], ids=repr)
+def test_qubits_of_models_in_whatever_holds_them(qubits) -> None:
+    def errors(model: noise.NoiseModel) -> qd.Circuit:
+        return model.applied(qd.Circuit(3).x(range(3)))
+
+    assert errors(noise.NoiseModel().readout(0.1, qubits)) == errors(noise.NoiseModel().readout(0.1, 1))
+    flip = noise.bit_flip(0.1)
+    assert errors(noise.NoiseModel().add(flip, "x", qubits)) == errors(noise.NoiseModel().add(flip, "x", 1))
+
+
 def test_compiled_with_a_model_is_compiled_with_its_channels() -> None:
     model = noise.NoiseModel().add(noise.amplitude_damping(0.1)).add(noise.depolarizing(0.1, 2), ["cx"]).readout(0.05)
     a = qd.Parameter("a")
@@ -79,6 +89,13 @@ def test_compiled_with_a_model_is_compiled_with_its_channels() -> None:
         (lambda m: m.add(noise.depolarizing(0.1, 2), "h"), r"is on 2 qubits and h on 1: give a channel on one qubit"),
         (lambda m: m.add(0.1, "h"), r"adds channels, such as noise.depolarizing\(0.01\); got 0.1"),
         (lambda m: m.readout(1.5), r"readout_error: p=1.5"),
+        (lambda m: m.readout(0.1, -1), "qubits of a NoiseModel are one int >= 0 or several; got -1"),
+        (lambda m: m.readout(0.1, [0, 1.5]), r"one int >= 0 or several; got \[0, 1.5\]"),
+        (lambda m: m.readout(0.1, "1"), "one int >= 0 or several; got '1'"),
+        (lambda m: m.readout(0.1, [None]), "one int >= 0 or several"),
+        (lambda m: m.add(noise.bit_flip(0.1), "x", [0, -2]), "one int >= 0 or several"),
+        (lambda m: m.add(noise.bit_flip(0.1), "x", "0"), "one int >= 0 or several"),
+        (lambda m: m.add(noise.bit_flip(0.1), "x", np.array([[0, 1]])), "one int >= 0 or several"),
         (
             lambda m: m.add(noise.depolarizing(0.1, 2), "diagonal").applied(qd.Circuit(1).diagonal([1, 1j], 0)),
             r"is on 2 qubits and diagonal on 1",

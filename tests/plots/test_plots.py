@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
-from qdist.plots import plot_histogram, plot_landscape, plot_state, plot_training
+from qdist.plots import plot_histogram, plot_landscape, plot_state, plot_trace, plot_training
 from qdist.plots.states import bloch_vector
 
 
@@ -46,10 +46,38 @@ def test_values_that_make_no_plot_are_refused() -> None:
         plot_state([1, 0], "city")
     with pytest.raises(ValueError, match=r"shape \(3,\) is no state"):
         plot_state([1, 0, 0])
+    for state, kind in (([0, 0], "amplitudes"), ([0, 0], "bloch"), ([np.nan, 1], "bloch"), ([1, np.inf], "amplitudes")):
+        with pytest.raises(ValueError, match="is no state: its amplitudes are not finite, or all 0"):
+            plot_state(state, kind)
+    for top in (0, -3):
+        with pytest.raises(ValueError, match=f"top={top}: at least one"):
+            plot_state([1, 0], top=top)
+    with pytest.raises(ValueError, match="top=2: the Bloch vectors of all qubits are shown"):
+        plot_state([1, 0], "bloch", top=2)
+    with pytest.raises(ValueError, match="from 1 s on"):
+        plot_trace({"traceEvents": []}, begin=1)
     with pytest.raises(ValueError, match="at least two values"):
         plot_landscape(lambda a, b: 0.0, [1.0])
     with pytest.raises(ValueError, match="at least one value"):
         plot_training([])
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_long_outcomes_leave_room_for_their_bars(tmp_path) -> None:
+    for length in (8, 60, 200):
+        figure = plot_histogram({"01" * (length // 2): 3, "1" * length: 1})
+        figure.savefig(tmp_path / "counts.png")
+        (axes,) = figure.axes
+        assert axes.get_position().height * figure.get_figheight() > 1.5, length
+    axes = (figure := plot_state(np.ones(1 << 20), top=4)).axes[0]
+    figure.savefig(tmp_path / "state.png")
+    assert axes.get_position().height * figure.get_figheight() > 1.5
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_outcomes_by_number_are_shown_as_they_are() -> None:
+    (axes,) = plot_histogram({0: 3, 12: 1}).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "12"]
 
 
 @pytest.mark.usefixtures("matplotlib")

@@ -388,6 +388,14 @@ def test_the_same_sum_is_measured_anew_in_another_layout_and_size() -> None:
         (lambda sv: sv.probabilities(["a"]), "must be an int; got 'a'"),
         (lambda sv: sv.sample(-1), "shots must be an int >= 0; got -1"),
         (lambda sv: sv.sample(1.5), "got 1.5"),
+        (lambda sv: sv.sample(3, seed=-1), "seed=-1: a seed is an int >= 0, a sequence of them, a NumPy Generator"),
+        (lambda sv: sv.counts(3, seed=2.0), "seed=2.0: a seed is an int >= 0"),
+        (lambda sv: sv.measure(0, seed="a"), "seed='a': a seed is an int >= 0"),
+        (lambda sv: sv.expectation("X0", shots=5, seed=-3), "seed=-3: a seed is an int >= 0"),
+        (lambda sv: sv.shadow(3, seed={1}), "a seed is an int >= 0"),
+        (lambda sv: sv.gather("a"), "root='a': the state is on ranks 0 to 0"),
+        (lambda sv: sv.gather(1), "root=1: the state is on ranks 0 to 0"),
+        (lambda sv: sv.probabilities(np.array(1.0)), "must be an int; got array"),
         (lambda sv: sv.sample(5, qubits=[-1]), "qubit -1 is out of range"),
         (lambda sv: sv.counts(5, qubits=[1, 1]), "must be different"),
         (lambda sv: sv.collapse(0, 2), "outcome of 1 qubit is an int from 0 to 1; got 2"),
@@ -403,6 +411,36 @@ def test_the_same_sum_is_measured_anew_in_another_layout_and_size() -> None:
 def test_refuses_what_cannot_be_right(call, message: str) -> None:
     with pytest.raises(StateError, match=message):
         call(StateVector(3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda q: lambda sv: sv.probabilities(q()),
+        lambda q: lambda sv: sv.sample(9, seed=1, qubits=q()),
+        lambda q: lambda sv: sv.counts(9, seed=1, qubits=q()),
+        lambda q: lambda sv: sv.measure(q(), seed=1),
+        lambda q: lambda sv: sv.collapse(q(), 0),
+        lambda q: lambda sv: sv.density_matrix(q()),
+        lambda q: lambda sv: sv.entropy(q()),
+        lambda q: lambda sv: sv.schmidt_values(q()),
+        lambda q: lambda sv: sv.fidelity(StateVector(3), q()),
+    ],
+)
+def test_qubits_in_whatever_holds_them(call) -> None:
+    def found(qubits):
+        return call(qubits)(StateVector.from_amplitudes(random_ket(3)))
+
+    for alike in (lambda: np.array(1), lambda: iter([1]), lambda: range(1, 2), lambda: np.array([1], ">u2")):
+        np.testing.assert_equal(found(alike), found(lambda: 1))
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.5, 2, 7, 60, 1e4, 1e30])
+def test_entropies_of_any_order(alpha: float) -> None:
+    p = np.array([0.98, 0.02])
+    sv = StateVector.from_amplitudes([np.sqrt(p[0]), 0, 0, np.sqrt(p[1])])
+    wanted = (alpha * np.log2(p[0]) + np.log2(1 + (p[1] / p[0]) ** alpha)) / (1 - alpha)
+    assert sv.entropy([0], alpha) == pytest.approx(wanted)
 
 
 def test_refuses_matrices_that_are_not_hermitian() -> None:

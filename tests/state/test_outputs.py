@@ -263,6 +263,20 @@ def test_wrong_arguments_are_refused() -> None:
         program.vjp([qd.Overlap(qd.StateVector(4))], params, [1.0])
 
 
+def test_probabilities_of_qubits_that_can_be_read_only_once_or_change() -> None:
+    circuit, params = ansatz()
+    program, cotangent = qd.compile(circuit), np.arange(4.0)
+    want = program.vjp([qd.Probabilities([0, 2])], params, [cotangent])
+    listed = [0, 2]
+    for output in (qd.Probabilities(iter([0, 2])), qd.Probabilities(np.array([0, 2])), qd.Probabilities(listed)):
+        listed[:] = [1]
+        assert output == qd.Probabilities((0, 2))
+        for _ in range(2):
+            found = program.vjp([output], params, [cotangent])
+            np.testing.assert_array_equal(found[0][0], want[0][0])
+            np.testing.assert_array_equal(found[1], want[1])
+
+
 def test_an_output_that_moves_the_state_changes_no_gradient() -> None:
     class Moving(qd.Probabilities):
         def pull_back(self, ket: qd.StateVector, cotangent: np.ndarray, bra: qd.StateVector) -> None:
@@ -275,3 +289,9 @@ def test_an_output_that_moves_the_state_changes_no_gradient() -> None:
     _, want = program.vjp([qd.Probabilities(1)], params, [cotangent])
     _, got = program.vjp([Moving(1)], params, [cotangent])
     np.testing.assert_allclose(got, want, atol=1e-13)
+
+
+@pytest.mark.parametrize("given", [np.ones(4) / 2, [1, 0], "00", None])
+def test_an_overlap_takes_a_state_and_nothing_else(given) -> None:
+    with pytest.raises(StateError, match=r"Overlap takes a StateVector, got .*from_amplitudes"):
+        qd.Overlap(given)

@@ -312,7 +312,7 @@ def test_final_measurements_are_sampled_from_one_run() -> None:
     assert abs(counts["001"] - 1000) < 150
     assert counts == qd.compile(circuit).counts(2000, seed=3)
     assert qd.compile(qd.Circuit(2).x(1)).counts(7) == {"10": 7}
-    with pytest.raises(StateError, match="shots=-1"):
+    with pytest.raises(StateError, match="shots must be an int >= 0; got -1"):
         qd.compile(circuit).counts(-1)
 
 

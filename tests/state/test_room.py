@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qdist import Circuit, Parameter, ParameterVector, PauliSum, compile
+from qdist import Circuit, Parameter, ParameterVector, PauliSum, compile, noise
 from qdist.backends import memory
 from qdist.backends.errors import StateError
 from qdist.circuit import GATES, CircuitError
@@ -158,6 +158,27 @@ class TestShots:
             StateVector(3).sample(shots)
         with pytest.raises(StateError, match="shots"):
             StateVector(3).counts(shots)
+        with pytest.raises(StateError, match="shots must be an int >= 0"):
+            compile(Circuit(2, 2).h(0)).counts(shots)
+
+    @pytest.mark.parametrize("shots", [1 << 62, 10**30])
+    def test_more_than_memory_holds(self, shots: int) -> None:
+        sv, program = StateVector(3), compile(Circuit(2, 2).h(0).measure(0, 0).x(0))
+        noisy = noise.compile(Circuit(2).h(0).bit_flip(0.1, 0))
+        exact = noise.compile(Circuit(2).h(0).bit_flip(0.1, 0), method="density_matrix")
+        asked = [
+            lambda: sv.sample(shots),
+            lambda: sv.shadow(shots),
+            lambda: sv.expectation("Z0", shots=shots),
+            lambda: program.counts(shots),
+            lambda: program.expectation("Z0", shots=shots),
+            lambda: noisy.counts(shots),
+            lambda: noisy.expectation("Z0", shots=shots),
+            lambda: exact.sample(shots),
+        ]
+        for ask in asked:
+            with pytest.raises(MemoryError, match=rf"{shots} shots need .* draw fewer at a time"):
+                ask()
 
     def test_none(self) -> None:
         assert StateVector(3).counts(0) == {}

@@ -253,6 +253,9 @@ def test_refusals_name_the_way_out() -> None:
     program = qd.compile(qd.Circuit(2).rx(x, 0))
     with pytest.raises(StateError, match="3 parameter sets and 2 tangents"):
         program.hvp("Z0", np.zeros((3, 1)), np.zeros((2, 1)))
+    for v in (0.5, None, iter([1.0, 2.0]), np.array(1.0)):
+        with pytest.raises(CircuitError, match=r"sequence of numbers|as many values"):
+            program.hvp("Z0", [0.1], v)
     with pytest.raises(CircuitError, match="finite"):
         program.jvp(["Z0"], [0.1], [np.nan])
     with pytest.raises(StateError, match="list of observables"):

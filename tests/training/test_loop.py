@@ -229,6 +229,17 @@ def test_stop_and_a_finished_run(tmp_path: Path) -> None:
         ({"every": 2}, "there is no folder"),
         ({"folder": "x", "keep": 0}, "keep=0"),
         ({"patience": 0}, "patience=0"),
+        ({"total": 2.5}, "total=2.5: must be a whole number"),
+        ({"total": float("nan")}, "total=nan"),
+        ({"total": "3"}, "total='3': must be a whole number"),
+        ({"every": 1.5, "folder": "x"}, "every=1.5: must be a whole number"),
+        ({"folder": "x", "keep": 2.5}, "keep=2.5"),
+        ({"patience": 1.5}, "patience=1.5"),
+        ({"seconds": float("nan"), "folder": "x"}, "seconds=nan: must be positive"),
+        ({"patience": 2, "least": float("nan")}, "least=nan"),
+        ({"least": 0.1}, "there is no patience="),
+        ({"watch": "accuracy"}, "there is no patience="),
+        ({"behind": True}, "there is no folder"),
     ],
 )
 def test_wrong_options_are_refused(options, message: str) -> None:

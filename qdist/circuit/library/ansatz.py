@@ -11,6 +11,7 @@ from ..gates import GATES, Gate
 from ..parameters import ParameterVector
 from ..pauli import PauliSum
 from ..pauli.operators import Terms
+from ..wires import check_count
 from .evolution import add_rotation
 from .graphs import Entanglement, entangling_pairs, weighted_edges
 from .hamiltonians import maxcut
@@ -43,6 +44,7 @@ def hardware_efficient(
     >>> hardware_efficient(20, 8).num_parameters  # the ansatz of the benchmarks: 8 layers of RY, RZ, CX chain
     320
     """
+    num_qubits, layers = check_count(num_qubits, "qubits"), check_count(layers, "layers")
     pairs = entangling_pairs(num_qubits, entanglement)
     turns = [_gate(name, num_qubits=1, num_params=1) for name in rotations]
     entangle = _gate(entangler, num_qubits=2, num_params=0)
@@ -109,6 +111,7 @@ def strongly_entangling_layers(
 
     The parameters are the vector `name`, in the order of PennyLane's weights of shape (layers, n, 3).
     """
+    num_qubits, layers = check_count(num_qubits, "qubits"), check_count(layers, "layers")
     if ranges is None:
         ranges = [1 + layer % max(1, num_qubits - 1) for layer in range(layers)]
     if len(ranges) != layers or (num_qubits > 1 and any(r % num_qubits == 0 for r in ranges)):

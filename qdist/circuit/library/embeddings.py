@@ -11,6 +11,7 @@ from qdist.hints import hinted
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle, ParameterVector
+from ..wires import check_count
 from .graphs import Entanglement, entangling_pairs
 
 
@@ -67,6 +68,7 @@ def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = 
     >>> circuit = zz_feature_map(2)
     >>> bound = circuit.bind(zz_feature_angles([0.1, 0.2]))
     """
+    num_qubits, reps = check_count(num_qubits, "qubits"), check_count(reps, "repetitions")
     pairs = entangling_pairs(num_qubits, entanglement)
     phi = ParameterVector(name, num_qubits + len(pairs))
     circuit = Circuit(num_qubits)

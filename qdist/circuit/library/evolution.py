@@ -11,6 +11,7 @@ from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle
 from ..pauli import Hermitian, PauliString, PauliSum
+from ..wires import check_count
 from .graphs import disjoint_layers, lattice_edges, num_sites
 from .hamiltonians import heisenberg_xxz, tfim
 
@@ -59,6 +60,7 @@ def trotter(
             raise CircuitError(f"the strings of a part must commute with each other: {part!r}")
     if order != 1 and (order < 2 or order % 2):
         raise CircuitError(f"the order must be 1 or even, got {order}")
+    steps = check_count(steps, "steps")
     if steps < 1:
         raise CircuitError(f"at least one step is needed, got {steps}")
     needed = max((part.num_qubits for part in parts), default=0)

@@ -17,6 +17,7 @@ from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import ParameterVector
 from ..pauli import PauliString, PauliSum
+from ..wires import check_count
 from .evolution import add_rotation
 
 
@@ -24,7 +25,8 @@ from .evolution import add_rotation
 @hinted
 def annihilation(mode: int) -> PauliSum:
     """The operator a_p that empties a mode."""
-    below, bit = (1 << mode) - 1, 1 << mode
+    bit = 1 << check_count(mode, "a mode")
+    below = bit - 1
     x, y = PauliString.from_masks(bit, below), PauliString.from_masks(bit, below | bit)
     return PauliSum([(x, 0.5), (y, 0.5j)])
 
@@ -88,7 +90,8 @@ class Excitation(NamedTuple):
 @hinted
 def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
     """The single, then the double excitations of the Hartree-Fock state that conserve the spin."""
-    if not 0 <= num_electrons <= num_modes or num_electrons % 2 or num_modes % 2:
+    num_electrons, num_modes = check_count(num_electrons, "electrons"), check_count(num_modes, "spin orbitals")
+    if num_electrons > num_modes or num_electrons % 2 or num_modes % 2:
         raise CircuitError(
             f"{num_electrons} electrons in {num_modes} spin orbitals: both numbers must be even, and the "
             "orbitals enough"
@@ -107,7 +110,7 @@ def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
 def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
     """The Hartree-Fock state: the lowest modes occupied, by X gates."""
     circuit = Circuit(num_modes)
-    circuit.x(range(num_electrons))
+    circuit.x(range(check_count(num_electrons, "electrons")))
     return circuit
 
 
@@ -132,6 +135,7 @@ def uccsd(num_electrons: int, num_modes: int, reps: int = 1, name: str = "theta"
     3
     """
     chosen = excitations(num_electrons, num_modes)
+    reps = check_count(reps, "repetitions")
     theta = ParameterVector(name, reps * len(chosen))
     circuit = hartree_fock(num_electrons, num_modes)
     generators = [_generator(excitation) for excitation in chosen]

@@ -32,6 +32,8 @@ def weighted_edges(graph: Any) -> tuple[int, list[tuple[int, int, float]]]:
     edges = getattr(graph, "edges", graph)
     if callable(edges):
         edges = edges(data="weight", default=1.0)
+    if not isinstance(edges, Iterable):
+        raise CircuitError(f"a graph is a list of edges (a, b), or an object that has some; got {graph!r}")
     found: dict[frozenset[int], tuple[int, int, float]] = {}
     for edge in edges:
         if not isinstance(edge, Iterable) or len(ends := tuple(edge)) not in (2, 3):

@@ -11,6 +11,7 @@ from qdist.hints import hinted
 from ..circuit import Circuit
 from ..errors import CircuitError
 from ..gates import GATES
+from ..wires import check_count
 
 Seed = int | np.random.Generator | None
 
@@ -35,9 +36,9 @@ def quantum_volume(num_qubits: int, depth: int | None = None, seed: Seed = None)
             rests) and every pair gets its own Haar-random SU(4).
         seed: an integer, or a NumPy Generator to draw from.
     """
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     circuit = Circuit(num_qubits)
-    for _ in range(num_qubits if depth is None else depth):
+    for _ in range(num_qubits if depth is None else check_count(depth, "layers")):
         order = rng.permutation(num_qubits).tolist()
         for k in range(0, num_qubits - 1, 2):
             circuit.unitary(random_su(4, rng), order[k : k + 2])
@@ -49,7 +50,7 @@ def random_su(size: int, seed: Seed = None) -> NDArray[np.complex128]:
     """A Haar-random matrix of SU(size): a Gaussian matrix made unitary (Mezzadri, math-ph/0609050),
     determinant 1.
     """
-    rng = np.random.default_rng(seed)
+    rng, size = _generator(seed), check_count(size, "rows of the matrix")
     gaussian = rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size))
     q, r = np.linalg.qr(gaussian)
     # The factorisation is unique only up to phases; this choice of them makes the measure Haar's.
@@ -71,13 +72,20 @@ def random_circuit(num_qubits: int, depth: int, seed: Seed = None, gates: Sequen
     unknown = [name for name in gates if name not in GATES]
     if unknown:
         raise CircuitError(f"no gates of the names {unknown} exist")
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     choices = [GATES[name] for name in gates]
     circuit = Circuit(num_qubits)
-    for _ in range(depth):
+    for _ in range(check_count(depth, "layers")):
         free = rng.permutation(num_qubits).tolist()
         while fitting := [gate for gate in choices if 0 < gate.num_qubits <= len(free)]:
             gate = fitting[rng.integers(len(fitting))]
             qubits = [free.pop() for _ in range(gate.num_qubits)]
             circuit.append(gate, qubits, rng.uniform(0, 2 * math.pi, size=gate.num_params).tolist())
     return circuit
+
+
+def _generator(seed: Seed) -> np.random.Generator:
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise CircuitError(f"seed={seed!r}: a seed is an int >= 0, a NumPy Generator, or None") from None

@@ -7,13 +7,15 @@ from qdist.hints import hinted
 
 from ..circuit import Circuit
 from ..errors import CircuitError
+from ..wires import check_count
 from .graphs import weighted_edges
 
 
 @hinted
 def ghz(num_qubits: int) -> Circuit:
     """The Greenberger-Horne-Zeilinger state (|0...0> + |1...1>) / sqrt(2): H and a chain of CX."""
-    circuit = Circuit(_at_least_one(num_qubits))
+    num_qubits = _at_least_one(num_qubits)
+    circuit = Circuit(num_qubits)
     circuit.h(0)
     for qubit in range(num_qubits - 1):
         circuit.cx(qubit, qubit + 1)
@@ -27,7 +29,8 @@ def w_state(num_qubits: int) -> Circuit:
 
     The excitation starts on qubit 0 and each step hands on the share of it that the qubits above will hold.
     """
-    circuit = Circuit(_at_least_one(num_qubits))
+    num_qubits = _at_least_one(num_qubits)
+    circuit = Circuit(num_qubits)
     circuit.x(0)
     for qubit in range(1, num_qubits):
         circuit.cry(2 * math.acos(math.sqrt(1 / (num_qubits - qubit + 1))), qubit - 1, qubit)
@@ -53,6 +56,7 @@ def graph_state(graph: Any) -> Circuit:
 
 
 def _at_least_one(num_qubits: int) -> int:
-    if num_qubits < 1:
-        raise CircuitError(f"the state needs at least one qubit, got {num_qubits}")
-    return num_qubits
+    count = check_count(num_qubits, "qubits")
+    if count < 1:
+        raise CircuitError(f"the state needs at least one qubit, got {count}")
+    return count

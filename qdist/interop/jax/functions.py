@@ -12,7 +12,7 @@ from qdist.interop.circuit_maps import CircuitMaps
 from qdist.program.program import Program
 from qdist.state.statevector import StateVector
 
-from .operators import function_of
+from .operators import in_rows, real
 
 __all__ = ["expectation", "overlap", "probabilities", "state"]
 
@@ -26,8 +26,8 @@ def expectation(program: Program, observable: Any, params: Any) -> Any:
         observable: in any form that ``StateVector.expectation`` takes, or a list.
         params: values of the circuit's parameters, in the order of ``program.circuit.parameters``: (..., parameters).
 
-    Returns (...) of params' dtype, or (..., observables) for a list. Reverse derivatives of first and second order are
-    exact; a third raises NotImplementedError.
+    Returns (...) of params' dtype (float32 where that is neither of the two), or (..., observables) for a list. Reverse
+    derivatives of first and second order are exact; a third raises NotImplementedError.
     """
     found = _read(program_outputs.expectations(program, observable), params)
     return found if isinstance(observable, list | tuple) else found[..., 0]
@@ -50,12 +50,11 @@ def overlap(program: Program, state: StateVector, params: Any) -> Any:
 
 
 def _read(maps: CircuitMaps, params: Any) -> Any:
-    given = jnp.asarray(params)
-    if given.dtype not in (jnp.float32, jnp.float64):
-        given = given.astype(jnp.float32)
-    rows = given.reshape(-1, given.shape[-1])
-    found = function_of(maps)(rows, jnp.zeros(0, rows.dtype))
-    return found.reshape(*given.shape[:-1], maps.width)
+    (given,) = real(params)
+    count = maps.division.in_features
+    if given.shape[-1:] != (count,):
+        raise ValueError(f"the circuit takes (..., {count}) parameters, got shape {given.shape}")
+    return in_rows(maps, given, jnp.zeros(0, given.dtype))
 
 
 def _complex(parts: Any) -> Any:

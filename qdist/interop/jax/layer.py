@@ -14,7 +14,7 @@ from qdist.comm import Communicator
 from qdist.interop.circuit_maps import CircuitMaps
 from qdist.nn.quantum_parameters import Symbols
 
-from .operators import function_of
+from .operators import in_rows, real
 
 __all__ = ["QuantumLayer"]
 
@@ -23,11 +23,11 @@ class QuantumLayer:
     """layer(weights, x): (..., features) in, (..., outputs) out; weights are an array of the caller's.
 
     circuit, observables, inputs, weights, comm, frozen: as for ``qdist.interop.torch.QuantumLayer``. float32 runs in
-    complex64, float64 in complex128, on the CPU: there on XLA's own memory, while arrays of a GPU are copied to the
-    host and back. Works under jit, vmap, grad and shard_map; reverse derivatives of first and second order are exact, a
-    third raises NotImplementedError. On several ranks all of them run the same JAX program, in which calls of circuits
-    keep their order, and wait (``jax.block_until_ready``) before they talk to each other by other means; there is no
-    shard_map there.
+    complex64, float64 in complex128, the wider of the two dtypes where weights and x differ, on the CPU: there on XLA's
+    own memory, while arrays of a GPU are copied to the host and back. Works under jit, vmap, grad and shard_map;
+    reverse derivatives of first and second order are exact, a third raises NotImplementedError. On several ranks all of
+    them run the same JAX program, in which calls of circuits keep their order, and wait (``jax.block_until_ready``)
+    before they talk to each other by other means; there is no shard_map there.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
     """
 
@@ -64,14 +64,10 @@ class QuantumLayer:
 
     def __call__(self, weights: Any, x: Any = None) -> Any:
         """The outputs for every row of x; without inputs those of one row."""
-        w = jnp.asarray(weights)
-        if w.dtype not in (jnp.float32, jnp.float64):
-            w = w.astype(jnp.float32)
-        given = jnp.zeros((1, 0), w.dtype) if x is None else jnp.asarray(x)
-        if given.shape[-1] != self.in_features or w.shape != (self.num_weights,):
+        w, given = real(weights, jnp.zeros((1, 0), jnp.float32) if x is None else x)
+        if given.shape[-1:] != (self.in_features,) or w.shape != (self.num_weights,):
             raise ValueError(
                 f"QuantumLayer takes ({self.num_weights},) weights and (..., {self.in_features}) features, got shapes "
                 f"{w.shape} and {given.shape}"
             )
-        rows = given.reshape(-1, self.in_features).astype(w.dtype)
-        return function_of(self._maps)(rows, w).reshape(*given.shape[:-1], self.out_features)
+        return in_rows(self._maps, given, w)

@@ -6,6 +6,7 @@ the tangent circuit; a third derivative is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from qdist.interop.circuit_maps import CircuitMaps
 
 from .calls import called
 
-__all__ = ["function_of"]
+__all__ = ["in_rows", "real"]
 
 NO_THIRD = (
     "circuits have first and second derivatives, and this asks for a third: jax.lax.stop_gradient what is not to be "
@@ -27,6 +28,24 @@ NO_THIRD = (
 
 Function = Callable[[Any, Any], Any]
 _functions: WeakKeyDictionary[CircuitMaps, Function] = WeakKeyDictionary()
+
+
+def real(*given: Any) -> list[Any]:
+    """Arrays of the widest of their dtypes, float32 or float64. Raises TypeError for complex numbers."""
+    arrays = [jnp.asarray(array) for array in given]
+    dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"circuits take real numbers, which are angles; got {dtype}")
+    if dtype not in (jnp.float32, jnp.float64):
+        dtype = jnp.dtype(jnp.float32)
+    return [array.astype(dtype) for array in arrays]
+
+
+def in_rows(maps: CircuitMaps, x: Any, weights: Any) -> Any:
+    """The outputs of a circuit, (..., outputs), for every row of x, (..., features), in one call."""
+    # Of arrays without elements no length is inferred.
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return function_of(maps)(rows, weights).reshape(*x.shape[:-1], maps.width)
 
 
 def function_of(maps: CircuitMaps) -> Function:

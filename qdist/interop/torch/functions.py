@@ -62,10 +62,14 @@ def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
 def _read(handle: str, params: Tensor, ends: tuple[int, ...] | None = None) -> Tensor:
     """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own, if it is not that of
     all its numbers."""
+    if params.ndim == 0:
+        raise ValueError("params are (..., parameters); got a tensor without dimensions")
     # Of tensors without elements torch infers no size.
     rows = params.reshape(math.prod(params.shape[:-1]), params.shape[-1])
     if rows.dtype in (torch.float16, torch.bfloat16):
         rows = rows.float()
+    elif rows.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"params are torch.float32 or torch.float64; got {rows.dtype}")
     found = run(rows, rows.new_empty(0), handle)
     return found.reshape((*params.shape[:-1], *(found.shape[1:] if ends is None else ends)))
 

@@ -92,10 +92,12 @@ class QuantumLayer(torch.nn.Module):
         weights = self.weights
         if x is None:
             x = weights.new_empty(1, 0)
-        if x.shape[-1] != self.in_features:
+        if x.shape[-1:] != (self.in_features,):
             raise ValueError(f"QuantumLayer takes (..., {self.in_features}), got shape {tuple(x.shape)}")
         if x.dtype is weights.dtype and x.ndim == 2 and x.dtype not in _HALF:
             return run(x, weights, self._handle)
+        if x.dtype.is_complex:
+            raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
         # Angles keep their precision, whatever the layers around compute in.
         dtype = weights.dtype if x.dtype in _HALF or not x.dtype.is_floating_point else None
         dtype = dtype or torch.promote_types(x.dtype, weights.dtype)

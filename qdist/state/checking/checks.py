@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
 from qdist.circuit.parameters import as_number
+from qdist.circuit.wires import as_tuple
+from qdist.native.memory import gib
 from qdist.plan.planner import MAX_QUBITS
 from qdist.state.checking import same
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from qdist.comm import Communicator
 
 
+_MOST_SHOTS = 1 << 48
+"""More need memory that no machine has: a bound that is the same on all ranks."""
 _DTYPES = (np.dtype(np.complex64), np.dtype(np.complex128))
 
 
@@ -43,7 +47,7 @@ def checked_qubits(qubits: Any, num_qubits: int) -> tuple[int, ...]:
     if qubits is None:
         return tuple(range(num_qubits))
     result = []
-    for qubit in qubits if isinstance(qubits, Iterable) else (qubits,):
+    for qubit in as_tuple(qubits):
         number = _integer(qubit)
         if number is None:
             raise StateError(f"a qubit must be an int; got {qubit!r}")
@@ -88,6 +92,15 @@ def checked_shots(shots: Any) -> int:
     number = _integer(shots)
     if number is None or number < 0:
         raise StateError(f"shots must be an int >= 0; got {shots!r}")
+    if number > _MOST_SHOTS:
+        raise MemoryError(f"{number} shots need {gib(8 * number)} or more; draw fewer at a time")
+    return number
+
+
+def checked_rank(root: Any, ranks: int) -> int:
+    number = _integer(root)
+    if number is None or not 0 <= number < ranks:
+        raise StateError(f"root={root!r}: the state is on ranks 0 to {ranks - 1}")
     return number
 
 
@@ -112,13 +125,23 @@ def is_batch(params: Any) -> bool:
     """Whether parameter values are those of a batch: a row for each set."""
     if params.__class__ is np.ndarray:
         return bool(params.ndim == 2)
-    return params is not None and not isinstance(params, Mapping) and np.ndim(params) == 2
+    if params is None or isinstance(params, Mapping):
+        return False
+    try:
+        return np.ndim(params) == 2
+    except ValueError:
+        raise StateError(f"the rows of a batch must be equally long; got {params!r}") from None
 
 
 def checked_batch(params: Any, num_parameters: int, comm: Communicator | None = None) -> NDArray[np.float64]:
     """A batch of parameter sets, one a row: finite real numbers, and a copy. The same on all ranks of ``comm``, which
     all call."""
-    given = np.asarray(params)
+    try:
+        if isinstance(params, np.ma.MaskedArray):  # What a mask hides is no value.
+            params = np.ma.filled(params.astype(np.float64), np.nan)
+        given = np.asarray(params)
+    except ValueError:
+        raise StateError(f"the rows of a batch must be equally long; got {params!r}") from None
     if given.dtype.kind == "O":
         given = _real_numbers(given)
     if given.dtype.kind not in "biuf":

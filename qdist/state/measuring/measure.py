@@ -159,11 +159,21 @@ def generator(comm: Communicator | None, seed: Seed) -> np.random.Generator:
     """Random numbers that are the same on every rank; all of them call. Without a seed, rank 0's."""
     if seed is None and comm is not None and comm.size > 1:
         seed = comm.broadcast(np.random.SeedSequence().generate_state(4)).tolist()
-    return np.random.default_rng(seed)
+    return seeded(seed)
+
+
+def seeded(seed: Seed) -> np.random.Generator:
+    """The generator of a seed, itself where it is one. Raises StateError for what is no seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise StateError(
+            f"seed={seed!r}: a seed is an int >= 0, a sequence of them, a NumPy Generator or SeedSequence, or None"
+        ) from None
 
 
 def _key(sv: Shards, seed: Seed, *what: int) -> int:
     """The number that all random choices of a call come from, the same on every rank. what: the call's arguments, which
     must be too. Raises StateError where ranks were given different seeds."""
-    rng = seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+    rng = seed if isinstance(seed, np.random.Generator) else seeded(seed)
     return same.seeds(sv.comm, int(rng.integers(1 << 63)), seed is not None, *what)

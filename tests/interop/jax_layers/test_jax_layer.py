@@ -131,3 +131,52 @@ def test_functions_of_a_program() -> None:
         np.testing.assert_allclose(call(theta[1]), want, atol=1e-12, err_msg=name)
         check_grads(lambda p, call=call: jnp.abs(call(p)) ** 2, (theta,), order=2, modes=["rev"])
     assert expectation(program, "Z0", theta.astype(jnp.float32)).dtype == jnp.float32
+
+
+def test_circuits_without_features_and_without_parameters() -> None:
+    w = qd.ParameterVector("w", 2)
+    circuit = qd.Circuit(2).ry(w[0], 0).cx(0, 1).ry(w[1], 1)
+    layer, weights = QuantumLayer(circuit, ["Z0", "Z1"], weights=w), jnp.array([0.3, -0.8])
+    own = qd.compile(circuit, dtype="complex128")
+    want = own.expectations(["Z0", "Z1"], np.asarray(weights, float))
+    np.testing.assert_allclose(layer(weights), [want], atol=1e-6)
+    for shape in ((3, 0), (0,), (0, 0), (2, 1, 0)):
+        found = layer(weights, jnp.zeros(shape))
+        np.testing.assert_allclose(found, np.broadcast_to(want, (*shape[:-1], 2)), atol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda w: layer(w)[0, 1]))(weights),
+        own.value_and_grad("Z1", np.asarray(weights, float))[1],
+        atol=1e-6,
+    )
+    bell = qd.compile(qd.Circuit(2).h(0).cx(0, 1))
+    for shape in ((0,), (3, 0), (2, 0, 0)):
+        found = expectation(bell, ["Z0 Z1", "Z0", "X0 X1"], jnp.zeros(shape))
+        np.testing.assert_allclose(found, np.broadcast_to([1, 0, 1], (*shape[:-1], 3)), atol=1e-6)
+    np.testing.assert_allclose(probabilities(bell, []), [0.5, 0, 0, 0.5], atol=1e-6)
+
+
+def test_the_wider_of_both_precisions_counts() -> None:
+    layer, w, x = given(2)
+    want = layer(w, x)
+    for a, b in (("float32", "float64"), ("float64", "float32")):
+        found = layer(w.astype(a), x.astype(b))
+        assert found.dtype == "float64"
+        np.testing.assert_array_equal(found, layer(w.astype(a).astype("float64"), x.astype(b).astype("float64")))
+    assert layer(w.astype("float16"), x.astype("bfloat16")).dtype == "float32"
+    assert layer(w.astype("float32"), jnp.zeros(x.shape, int)).dtype == "float32"
+    assert want.dtype == "float64"
+
+
+def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
+    layer, w, x = given(3)
+    program = qd.compile(qd.Circuit(1).ry(qd.Parameter("a"), 0))
+    for arguments in ((w * 1j, x), (w, x * 1j)):
+        with pytest.raises(TypeError, match="real numbers, which are angles; got complex"):
+            layer(*arguments)
+    with pytest.raises(TypeError, match="real numbers, which are angles; got complex"):
+        expectation(program, "Z0", jnp.array([1j]))
+    with pytest.raises(ValueError, match=r"features, got shapes .* and \(\)"):
+        layer(w, 0.3)
+    for wrong in (0.3, [0.3, 0.4], np.zeros((2, 0))):
+        with pytest.raises(ValueError, match=r"takes \(\.\.\., 1\) parameters, got shape"):
+            probabilities(program, wrong)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import qdist as qd
-from qdist.interop.torch import expectation, overlap, probabilities, state
+from qdist.interop.torch import QuantumLayer, expectation, overlap, probabilities, state
 from qdist.program import adjoint
 
 
@@ -129,3 +129,22 @@ def test_rows_of_a_circuit_without_parameters() -> None:
     program = qd.compile(qd.Circuit(1).h(0), device="cpu")
     torch.testing.assert_close(probabilities(program, torch.zeros(4, 2, 0)), torch.full((4, 2, 2), 0.5))
     torch.testing.assert_close(expectation(program, "X0", torch.zeros(3, 0)), torch.ones(3))
+
+
+def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
+    x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 1)
+    layer = QuantumLayer(qd.Circuit(2).ry(x[0], 0).rx(x[1], 1).ry(w[0], 0), "Z0", inputs=x, weights=w)
+    program = qd.compile(qd.Circuit(1).ry(qd.Parameter("a"), 0))
+    with pytest.raises(TypeError, match=r"real numbers, which are angles; got torch\.complex64"):
+        layer(torch.ones(3, 2) * 1j)
+    with pytest.raises(ValueError, match=r"takes \(\.\.\., 2\), got shape \(\)"):
+        layer(torch.tensor(0.3))
+    with pytest.raises(ValueError, match="got a tensor without dimensions"):
+        expectation(program, "Z0", torch.tensor(0.3))
+    for wrong in (torch.ones(2), torch.ones(3, 0)):
+        with pytest.raises(ValueError, match="a row of parameters must have 1 number"):
+            expectation(program, "Z0", wrong)
+    for kind in (torch.complex64, torch.int64, torch.bool):
+        for shape in ((1,), (3, 1)):
+            with pytest.raises(TypeError, match=f"float32 or torch.float64; got {kind}"):
+                probabilities(program, torch.ones(shape, dtype=kind))

@@ -204,3 +204,21 @@ def test_replicas_that_one_rank_changed_are_told(comm) -> None:
     last = comm.size - 1
     with pytest.raises(ValueError, match=rf"^1\.bias of shape \(1,\) .* rank 0 and rank {last}.*same optimiser"):
         model(x)
+
+
+def test_ranks_with_other_rows_draw_other_outcomes(comm, places) -> None:
+    """Else their noise is one and the same, and the mean of their gradients is as noisy as each of them."""
+    given, share, shares = places
+    rows = np.random.default_rng(0).normal(size=(2, QUBITS))
+
+    def drawn(where: object) -> np.ndarray:
+        layer = nn.QuantumLayer(circuit(), OBSERVABLES, X, W, comm=where, dtype="complex128", seed=1, shots=40)
+        return np.stack([layer(Tensor(rows)).numpy() for _ in range(2)])
+
+    own, every = drawn(None), comm.all_gather_object((share, drawn(given)))
+    for number, found in every:
+        same = [other for other in every if other[0] == number]
+        assert len(same) == comm.size // shares
+        assert all(np.array_equal(found, other[1]) for other in same), "ranks that share a state"
+        assert all(not np.array_equal(found, other[1]) for other in every if other[0] != number)
+        assert np.array_equal(found, own) == (number == 0), "the first are those of one process"

@@ -65,8 +65,9 @@ def from_qiskit(
             physical ones.
 
     Raises:
-        CircuitError: for expressions that are not affine, while loops, break and continue, tests other than those of
-            bits and registers for values, and what has neither definition nor matrix, by name.
+        CircuitError: for expressions with abs() and other functions that expressions here lack, while loops, break and
+            continue, tests other than those of bits and registers for values, and what has neither
+            definition nor matrix, by name.
     """
     result = Circuit(circuit.num_qubits, circuit.num_clbits, circuit.name)
     reader = Reader(result, Angles(parameters))
