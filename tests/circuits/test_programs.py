@@ -97,7 +97,7 @@ def test_options_that_cannot_be_are_refused(name: str, capsys) -> None:
 
 
 TOO_MUCH = [
-    ("vqe_tfim", "--spins 60 --steps 1", "60 qubits need"),
+    ("vqe_tfim", "--spins 40 --steps 1", "40 qubits need"),
     ("qaoa_maxcut", "--nodes 100 --steps 1 --layers 1", "at most 62"),
     ("vqe_molecule", "--fcidump missing.fcidump", "missing.fcidump: No such file"),
     ("vqe_h2", "--resume missing", "there is no checkpoint"),
