@@ -22,8 +22,8 @@ def rank(comm: Group, what: str, number: int) -> None:
 def peer(comm: Group, what: str, number: int, tag: int) -> None:
     """Raises ValueError unless a message can go to or come from this rank with this tag."""
     rank(comm, what, number)
-    if tag < 0:
-        raise ValueError(f"tag={tag}: tags are not negative")
+    if not 0 <= tag < 1 << 31:
+        raise ValueError(f"tag={tag}: tags are 0 to 2**31 - 1, or to what the MPI library has room for")
 
 
 def array(name: str, out: Any) -> None:
