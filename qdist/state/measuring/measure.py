@@ -175,5 +175,4 @@ def seeded(seed: Seed) -> np.random.Generator:
 def _key(sv: Shards, seed: Seed, *what: int) -> int:
     """The number that all random choices of a call come from, the same on every rank. what: the call's arguments, which
     must be too. Raises StateError where ranks were given different seeds."""
-    rng = seed if isinstance(seed, np.random.Generator) else seeded(seed)
-    return same.seeds(sv.comm, int(rng.integers(1 << 63)), seed is not None, *what)
+    return same.seeds(sv.comm, int(seeded(seed).integers(1 << 63)), seed is not None, *what)
