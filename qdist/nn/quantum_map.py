@@ -273,7 +273,7 @@ class CircuitMap:
         program, outputs = self.program.for_gradients, self.outputs
         fit = batches.fit(program, outputs) and not self._is_alone(len(params))
         if fit and not program.backend.is_host:
-            return batches.values(program, outputs, params), None, None
+            return batches.values(program, outputs, program.source.extended(params)), None, None
         if len(params) == 1 and not fit:
             bound, gates = self.program.for_gradients_at(params[0]).bind_for(outputs, params[0])
             ket = bound.evolved()

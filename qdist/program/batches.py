@@ -144,7 +144,7 @@ def each_state(program: Runner, theta: NDArray[np.float64]) -> Iterator[StateVec
 
 
 def values(program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expectation values for each row of parameters: float64 of shape (batch, number of outputs)."""
+    """The expectation values for each row of what executors bind: float64 of shape (batch, number of outputs)."""
     strings, _ = _plan(program, outputs, products=False)
     found = np.zeros((len(theta), len(outputs)))
     for some in counted("parts of the batch", parts(program, len(theta)), program.comm):

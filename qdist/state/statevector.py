@@ -239,7 +239,7 @@ class StateVector(ReducedStates):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._comm.size > 1:
             raise TypeError(f"a state on {self._comm.size} ranks cannot be pickled: state.save(path) writes it")
-        return StateVector.from_amplitudes, (self.amplitudes(), self.dtype.name)
+        return _unpickled, (self.amplitudes(), self.device, self.readout)
 
     def astype(self, dtype: Any) -> StateVector:
         """The same state in complex64 or complex128, in memory of its own."""
@@ -517,3 +517,11 @@ class StateVector(ReducedStates):
         result.readout = None
         expectation.apply_pauli_sum(self, observable, result)
         return result
+
+
+def _unpickled(amplitudes: NDArray[Any], device: str, readout: Readout | None) -> StateVector:
+    """The state with these amplitudes, which may be all zero."""
+    state = StateVector.empty(amplitudes.size.bit_length() - 1, amplitudes.dtype, device=device)
+    fill(state, amplitudes)
+    state.readout = readout
+    return state

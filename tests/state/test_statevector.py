@@ -1,11 +1,15 @@
 """StateVector: making one, its amplitudes, norms and inner products."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from states import DTYPES, TOLERANCE, address, random_ket, random_layout
 
+import qdist as qd
 from qdist.backends import on_host
 from qdist.backends.errors import StateError
 from qdist.comm import counting_communicator
@@ -112,11 +116,21 @@ def test_norms_and_inner_products(n: int, dtype: str, threads: int) -> None:
 
 def test_a_copy_is_a_state_of_its_own() -> None:
     sv = StateVector.from_amplitudes(random_ket(4), layout=random_layout(4))
-    copy = sv.copy()
-    assert np.array_equal(copy.amplitudes(), sv.amplitudes())
-    copy.collapse(0, 1)
+    again = sv.copy()
+    assert np.array_equal(again.amplitudes(), sv.amplitudes())
+    again.collapse(0, 1)
     assert abs(sv.norm() - 1) < 1e-12
-    assert abs(sv.amplitude(0)) > 0 == copy.amplitude(0)
+    assert abs(sv.amplitude(0)) > 0 == again.amplitude(0)
+
+
+def test_copies_and_pickles_keep_device_and_classical_bits() -> None:
+    circuit = qd.Circuit(3, 2).x(2).x(0).measure(2, 0).cx(0, 1)
+    states = [qd.simulate(circuit.measure(1, 1)), StateVector(2, "complex128", device="cpu"), StateVector(2).like()]
+    for state in states:
+        for again in (state.copy(), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+            assert (again.device, again.dtype, again.readout) == (state.device, state.dtype, state.readout)
+            np.testing.assert_array_equal(again.amplitudes(), state.amplitudes())
+    assert pickle.loads(pickle.dumps(states[0])).counts(5) == {"11": 5}
 
 
 def test_the_layout_can_be_told_after_amplitudes_were_moved() -> None:

@@ -155,3 +155,26 @@ def test_nothing_of_a_step_is_digested(monkeypatch: pytest.MonkeyPatch) -> None:
             (out * out).sum().backward()
             optimizer.step()
     assert digested == []
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_layers_without_a_row_program_take_products_and_functions_of_parameters(rows: int) -> None:
+    from qdist import nn
+    from qdist.tensor import Tensor
+
+    n, rng = 6, np.random.default_rng(4)
+    x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 2)
+    circuit = qd.Circuit(n).ry(x[0] * w[0], 0).rx(np.sin(w[1]), 1).permutation(rng.permutation(1 << n), range(n))
+    circuit.ry(x[1], 2).rz(w[0] * w[1], 0).cx(0, 2)
+    program = qd.compile(circuit, device="cuda")
+    assert program.plan.rows_unfit
+    found: list[list[Any]] = []
+    given = rng.normal(size=(rows, 2))
+    for device in ("cuda", "cpu"):
+        layer = nn.QuantumLayer(circuit, ["Z0", "X1 Y2"], x, w, dtype="complex128", device=device, seed=2)
+        features = Tensor(given, requires_grad=True, device=device)
+        out = layer(features)
+        (out * out).sum().backward()
+        found.append([np.asarray(t.numpy()) for t in (out, features.grad, layer.weights.grad)])
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, atol=1e-12)
