@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qdist.circuit import GATES, Circuit, CircuitError, Expression, Gate, Instruction, Parameter
 from qdist.circuit.binding import ParameterValues
+from qdist.circuit.data_gates import DiagonalGate, PauliRotationGate, PermutationGate
 from qdist.circuit.matrices import check_matrix
 
 State = NDArray[np.complex128]
@@ -290,15 +291,15 @@ def _apply_base(
     tensor: State, gate: Gate, targets: tuple[int, ...], params: tuple[Any, ...], derivative: int | None
 ) -> State:
     # Three kinds of gate may be as wide as the state, where their matrix would not fit.
-    if gate.name == "pauli_rotation":
+    if isinstance(gate, PauliRotationGate):
         (angle,) = params
         cosine, sine = math.cos(angle / 2), math.sin(angle / 2)
         if derivative is not None:
             cosine, sine = -sine / 2, cosine / 2
         return cosine * tensor - 1j * sine * _apply_pauli(tensor, dict(zip(targets, reversed(gate.data))))
-    if gate.name == "diagonal":
+    if isinstance(gate, DiagonalGate):
         return _on(tensor, targets, lambda amplitudes: amplitudes * gate.data)
-    if gate.name == "permutation":
+    if isinstance(gate, PermutationGate):
         # |i> becomes |data[i]>, so the amplitude found at data[i] is the one that was at i.
         return _on(tensor, targets, lambda amplitudes: amplitudes[..., np.argsort(gate.data)])
     matrix = gate.matrix(*params) if derivative is None else gate.derivative(derivative, *params)

@@ -199,7 +199,7 @@ class StateVector(ReducedStates):
         *,
         progress: bool | None = None,
     ) -> StateVector:
-        """The state that ``save`` wrote to ``path``, with its dtype and layout, on any number of ranks.
+        """The state that ``save`` wrote to ``path``, with its dtype, layout and classical bits, on any number of ranks.
 
         comm, device: as for a StateVector. All ranks read their parts at once, so all must see the file. Raises
         CheckpointError when it is cut off, changed, or holds no state; OSError when it cannot be read. progress: as for
@@ -213,6 +213,7 @@ class StateVector(ReducedStates):
         with agreeing(comm):
             kind = np.dtype(description.dtype)
             result._allocate(description.layout.num_qubits, kind, comm, description.layout, device)
+            result.readout = storage.readout_of(Path(path), description)
         with showing(progress):
             storage.read_amplitudes(result, Path(path), description)
         return result
@@ -225,7 +226,7 @@ class StateVector(ReducedStates):
         it takes longer than a second; by default in terminals and notebooks.
         """
         with showing(progress):
-            storage.save(self, Path(path))
+            storage.save(self, Path(path), "" if self.readout is None else self.readout.text)
 
     def copy(self) -> StateVector:
         """The same state in memory of its own."""

@@ -21,6 +21,7 @@ from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.plan.planner import MAX_QUBITS
 from qdist.progress import counted
+from qdist.state.measuring.readout import Readout
 from qdist.state.shards import Shards
 from qdist.tensorfile import (
     BLANK,
@@ -34,7 +35,7 @@ from qdist.tensorfile import (
     read_header,
 )
 
-__all__ = ["read_amplitudes", "read_description", "save"]
+__all__ = ["read_amplitudes", "read_description", "readout_of", "save"]
 
 _log = logging.getLogger("qdist.state")
 
@@ -141,6 +142,14 @@ def read_description(path: Path, comm: Communicator) -> Description:
         if file.read(start - 8).rstrip(b" ") != description.header[8:].rstrip(b" "):
             raise CheckpointError(f"{path} is damaged: its header does not match its checksum")
     return description
+
+
+def readout_of(path: Path, description: Description) -> Readout | None:
+    """How the classical bits follow, of a state that has some. Raises CheckpointError for what cannot be."""
+    try:
+        return Readout.of_text(description.note, description.layout.num_qubits)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: what it says of classical bits makes no sense ({error})") from error
 
 
 def _described(metadata: dict[str, str]) -> Description:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from states import DTYPES, address, random_ket, random_layout
 
+import qdist as qd
 from qdist.backends import on_host
 from qdist.blocks import PAGE
 from qdist.checkpoint import CheckpointError
@@ -29,6 +30,39 @@ def test_a_state_comes_back_exactly(tmp_path: Path, n: int, dtype: str, monkeypa
     assert np.array_equal(on_host(again.local), on_host(state.local))
     assert address(again.local) % 64 == 0
     assert os.listdir(tmp_path) == ["state"]
+
+
+def test_classical_bits_come_back(tmp_path: Path) -> None:
+    at_the_end = qd.Circuit(3, 4).x(2).x(0).measure(2, 3).measure(1, 0)
+    midway = qd.Circuit(2, 2).x(1).measure(1, 1).reset(1).h(0)
+    for circuit in (at_the_end, midway):
+        state = qd.simulate(circuit)
+        state.save(tmp_path / "state")
+        again = StateVector.load(tmp_path / "state")
+        assert again.readout == state.readout
+    qd.simulate(at_the_end).save(tmp_path / "state")
+    assert StateVector.load(tmp_path / "state").counts(3) == {"1000": 3}
+    StateVector(2).save(tmp_path / "state")
+    assert StateVector.load(tmp_path / "state").readout is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"bits": [2], "sources": [], "is_random": false}',
+        '{"bits": 1, "sources": [], "is_random": false}',
+        '{"bits": [0], "sources": [[1, 0]], "is_random": false}',
+        '{"bits": [0], "sources": [[0, 2]], "is_random": false}',
+        '{"bits": [0], "sources": [[0, true]], "is_random": false}',
+        '{"bits": [0], "sources": {"0": 0}, "is_random": false}',
+        '{"bits": [0], "sources": [[0, 0]], "is_random": 1}',
+        "{",
+    ],
+)
+def test_crafted_classical_bits_are_refused(tmp_path: Path, text: str) -> None:
+    storage.save(StateVector(2), tmp_path / "state", text)
+    with pytest.raises(CheckpointError, match="what it says of classical bits makes no sense"):
+        StateVector.load(tmp_path / "state")
 
 
 def test_every_flipped_byte_and_truncation_is_noticed(tmp_path: Path) -> None:

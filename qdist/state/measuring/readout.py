@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from qdist.state.checking.checks import checked_shots
 from qdist.state.measuring.measure import Seed, sample
 from qdist.state.measuring.shots import tally
 from qdist.state.shards import Shards
+from qdist.tensorfile import parse_json
 
 __all__ = ["Readout"]
 
@@ -25,6 +27,26 @@ class Readout:
     the bits are asked for."""
     is_random: bool
     """Whether another run may end in another state, because of a mid-circuit measurement or reset."""
+
+    @staticmethod
+    def of_text(text: str, num_qubits: int) -> Readout | None:
+        """What ``text`` was made of, or None of another text. Raises ValueError for what cannot be a circuit's."""
+        found = parse_json(text) if text else {}
+        if not isinstance(found, dict) or "sources" not in found:
+            return None
+        bits, sources, is_random = (found.get(name) for name in ("bits", "sources", "is_random"))
+        if not isinstance(bits, list) or not all(type(bit) is int and bit in (0, 1) for bit in bits):
+            raise ValueError("classical bits are 0 or 1")
+        if not isinstance(sources, list) or not all(_is_source(s, len(bits), num_qubits) for s in sources):
+            raise ValueError("classical bits and the qubits that they are read from are pairs of numbers")
+        if not isinstance(is_random, bool):
+            raise ValueError("a state is of a random outcome or is not")
+        return Readout(tuple(bits), dict(sources), is_random)
+
+    @property
+    def text(self) -> str:
+        """For a file beside the amplitudes."""
+        return json.dumps({"bits": self.bits, "sources": list(self.sources.items()), "is_random": self.is_random})
 
     def draw(self, state: Shards, seed: Seed) -> tuple[int, ...]:
         """All bits of one run, which ended in this state."""
@@ -45,3 +67,11 @@ class Readout:
                 "counts(shots, qubits=range(state.num_qubits)) counts the qubits of this one state"
             )
         return tally(sample(state, checked_shots(shots), seed), self.sources, len(self.bits))
+
+
+def _is_source(source: object, num_clbits: int, num_qubits: int) -> bool:
+    return (
+        isinstance(source, list)
+        and len(source) == 2
+        and all(type(n) is int and 0 <= n < most for n, most in zip(source, (num_clbits, num_qubits)))
+    )
