@@ -14,6 +14,7 @@ from qdist.backends import on_host
 from qdist.hints import hinted
 from qdist.program import adjoint
 from qdist.program.program import Program, compile
+from qdist.state.given import checked_circuit
 from qdist.state.measuring.measure import Seed
 from qdist.state.outputs import Output, as_output, values
 
@@ -110,7 +111,7 @@ class QuantumLayer(Module):
         shots: int | None = None,
     ) -> None:
         super().__init__()
-        chosen = flat(circuit, inputs), flat(circuit, weights)
+        chosen = flat(checked_circuit(circuit), inputs), flat(circuit, weights)
         if frozen:
             fixed = resolve_values(circuit.parameters, frozen, partial=True)
             circuit = circuit.bind(frozen, partial=True)

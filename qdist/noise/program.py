@@ -21,6 +21,7 @@ from qdist.noise.noisy import Noisy
 from qdist.noise.readout import as_read
 from qdist.progress import Progress, is_shown, showing
 from qdist.state.checking import checks, same
+from qdist.state.given import checked_circuit
 from qdist.state.measuring.estimates import Estimate, Estimates, mean_of_runs
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
@@ -55,6 +56,7 @@ class NoisyProgram:
     ) -> None:
         if method not in METHODS:
             raise StateError(f"method={method!r}: there are {', '.join(map(repr, METHODS))}")
+        circuit = checked_circuit(circuit)
         self.circuit = (circuit if noise is None else noise.applied(circuit)).frozen()
         self.method, self.comm = method, comm
         self._noisy = Noisy.of(self.circuit)

@@ -282,7 +282,7 @@ def _leading(gates: list[_Planned]) -> tuple[list[_Planned], list[_Planned]]:
     touched = 0
     for planned in gates:
         found, gate, _ = planned
-        if gate.num_qubits == 1 and not found.all & touched:
+        if gate.num_qubits == 1 and found.all and not found.all & touched:
             first.append(planned)
         else:
             rest.append(planned)

@@ -33,20 +33,22 @@ def without_tail(plan: Plan) -> tuple[Plan, Tail]:
     if not plan.parts or plan.parts[-1].instruction is not None:
         return plan, NO_TAIL
     moving, plan = plan, _still(plan)
-    segments = [replace(s, stages=list(s.stages)) for s in plan.parts[-1].segments if s.stages]
+    segments = [replace(s, stages=list(s.stages)) for s in plan.parts[-1].segments]
     gates: list[Operation] = []
     while segments:
         last = segments[-1]
+        if not last.stages:
+            segments.pop()
+            continue
         stage, blocks = last.stages.pop()
         kept = list(blocks)
-        alone = len(segments) == 1 and not last.stages
+        # Before others a segment without stages stays, for its exchange.
+        alone = not any(s.stages for s in segments)
         while kept and kept[-1].kind == "linear" and not (alone and len(kept) == 1):
             gates[:0] = [moved(o, last.layout.qubits) for o in kept.pop().operations]
         if kept:
             last.stages.append((replace(stage, operations=[o for block in kept for o in block.operations]), kept))
             break
-        if not last.stages:
-            segments.pop()
     return (replace(plan, parts=[*plan.parts[:-1], Part(segments)]), Tail(gates)) if gates else (moving, NO_TAIL)
 
 

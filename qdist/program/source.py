@@ -23,6 +23,7 @@ from qdist.plan.planner import check_schedule, make_plan
 from qdist.program.compiled import Compiled
 from qdist.progress import Progress, is_shown
 from qdist.state.checking import checks, same
+from qdist.state.given import checked_circuit, checked_communicator
 from qdist.state.threads import share_cores
 
 __all__ = ["FEWEST_CLOSE", "Source"]
@@ -65,7 +66,10 @@ class Source:
         schedule: str,
     ) -> Source:
         """All ranks of ``comm`` call. Raises StateError and ValueError for what cannot be."""
+        circuit = checked_circuit(circuit)
         check_schedule(schedule)
+        if comm is not None:
+            checked_communicator(comm)
         share_cores(comm)
         far = 0 if comm is None else (comm.size - 1).bit_length()
         if comm is not None and far and circuit.num_qubits - far < FEWEST_CLOSE:

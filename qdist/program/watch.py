@@ -175,7 +175,7 @@ def watching(
     runner: Any, values: Any, initial: StateVector | None, path: str | Path | None, seconds: float, verify: bool
 ) -> Watch:
     """What accompanies a run with a checkpoint at `path`, with verification, or both."""
-    if seconds < 0:
+    if not seconds >= 0:
         raise ValueError(f"seconds={seconds}: not negative")
     verification = checkpoints = None
     plan, comm = runner.plan, runner.comm

@@ -21,9 +21,12 @@ from qdist.state.shards import Shards
 __all__ = ["ReducedStates"]
 
 Qubits = int | Sequence[int]
+_NUMBER = int | float | np.integer | np.floating
 
 _ROWS = 1 << 14
 """Of the amplitudes that are converted to double at a time."""
+_NEAR_ONE = 1e-2
+"""Orders of an entropy that are so near to one are computed as their difference from it."""
 _SMALL = 20
 """Qubits of states whose Schmidt values are singular values of the amplitudes themselves, to full precision."""
 
@@ -67,11 +70,12 @@ class ReducedStates(Shards):
                 0 counts the Schmidt values, and math.inf is -log of the largest probability.
             base: of the logarithm; 2 gives bits.
         """
-        if not (isinstance(alpha, int | float) and alpha >= 0):
+        if not (isinstance(alpha, _NUMBER) and alpha >= 0):
             raise StateError(f"alpha={alpha!r}: the order of an entropy is a number >= 0")
-        if not (isinstance(base, int | float) and base > 1):
+        if not (isinstance(base, _NUMBER) and base > 1):
             raise StateError(f"base={base!r}: a logarithm to a base above 1, such as 2 or math.e")
         chosen = self._given(qubits)
+        alpha, base = float(alpha), float(base)
         same.arguments(self._comm, "order or base of the entropy", alpha, base)
         return _entropy(_spectrum(self, chosen), alpha) / math.log(base)
 
@@ -143,6 +147,9 @@ def _entropy(probabilities: NDArray[np.float64], alpha: float) -> float:
     if alpha == 0:
         # Squares of Schmidt values below 1e-8, which are rounding errors in single precision.
         return math.log(int((some > 1e-12).sum()))
+    if abs(alpha - 1) < _NEAR_ONE:
+        # The sum is 1 and a little, which is found for itself: the logarithm is divided by as small a number.
+        return math.log1p(float((some * np.expm1((alpha - 1) * np.log(some))).sum())) / (1 - alpha)
     # Relative to the largest, or high powers of all would round to 0.
     largest = float(some.max())
     return (math.log(float(((some / largest) ** alpha).sum())) + alpha * math.log(largest)) / (1 - alpha)

@@ -16,6 +16,7 @@ from qdist.backends.memory import SMALL, check_memory
 from qdist.comm import Communicator
 from qdist.plan.layout import Layout
 from qdist.state.alone import alone
+from qdist.state.given import checked_communicator, checked_layout
 from qdist.state.threads import share_cores
 
 __all__ = ["Shards", "Traffic"]
@@ -59,7 +60,7 @@ class Shards:
         zeros: bool = True,
     ) -> None:
         """All amplitudes zero, or anything."""
-        self._comm = alone() if comm is None else comm
+        self._comm = alone() if comm is None else checked_communicator(comm)
         self._layout = Layout.identity(num_qubits) if layout is None else _checked(layout, num_qubits)
         ranks, rank = self._comm.size, self._comm.rank
         far = (ranks - 1).bit_length()
@@ -192,6 +193,6 @@ class Shards:
 
 
 def _checked(layout: Layout, num_qubits: int) -> Layout:
-    if layout.num_qubits != num_qubits:
+    if checked_layout(layout).num_qubits != num_qubits:
         raise StateError(f"the layout is one of {layout.num_qubits} qubits; the state has {num_qubits}")
     return layout

@@ -21,6 +21,7 @@ from qdist.state import storage
 from qdist.state.alone import alone
 from qdist.state.checking import checks, same
 from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
+from qdist.state.given import checked_communicator, checked_layout
 from qdist.state.measuring import expectation, measure
 from qdist.state.measuring.estimates import Estimate, Estimates, estimates
 from qdist.state.measuring.expectation import Observable
@@ -83,7 +84,7 @@ class StateVector(ReducedStates):
         device: str = "auto",
     ) -> None:
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
-        same.arguments(comm, "size, dtype or layout", count, kind.char, None if layout is None else layout.positions)
+        same.arguments(comm, "size, dtype or layout", count, kind.char, _positions(layout))
         self._allocate(count, kind, comm, layout, device)
         if self._first == 0:
             self.backend.set_first(self._local, 1.0)
@@ -108,7 +109,7 @@ class StateVector(ReducedStates):
         num_qubits, dtype, comm, layout, device: as for a StateVector.
         """
         count, kind = checks.checked_num_qubits(num_qubits), checks.checked_dtype(dtype)
-        same.arguments(comm, "size, dtype or layout", count, kind.char, None if layout is None else layout.positions)
+        same.arguments(comm, "size, dtype or layout", count, kind.char, _positions(layout))
         result = cls.__new__(cls)
         result._allocate(count, kind, comm, layout, device, zeros=False)
         return result
@@ -129,7 +130,10 @@ class StateVector(ReducedStates):
         `comm` passes all amplitudes; layout, device: as for a StateVector. Raises StateError for other lengths, and for
         amplitudes that are not finite or all zero.
         """
-        array = np.asarray(amplitudes)
+        array = np.asanyarray(amplitudes)
+        if np.ma.is_masked(array):
+            raise StateError("amplitudes are masked: fill them, amplitudes.filled(0)")
+        array = np.asarray(array)
         if array.dtype.kind not in "biufc" or array.ndim != 1:
             raise StateError(f"amplitudes must be numbers of shape (2**n,); got {array.dtype} of shape {array.shape}")
         if array.size < 2 or array.size & array.size - 1:
@@ -205,7 +209,7 @@ class StateVector(ReducedStates):
         CheckpointError when it is cut off, changed, or holds no state; OSError when it cannot be read. progress: as for
         ``save``.
         """
-        comm = alone() if comm is None else comm
+        comm = alone() if comm is None else checked_communicator(comm)
         description = storage.read_description(Path(path), comm)
         same.arguments(comm, "state file", description.header)
         result = cls.__new__(cls)
@@ -518,6 +522,10 @@ class StateVector(ReducedStates):
         result.readout = None
         expectation.apply_pauli_sum(self, observable, result)
         return result
+
+
+def _positions(layout: Layout | None) -> tuple[int, ...] | None:
+    return None if layout is None else checked_layout(layout).positions
 
 
 def _unpickled(amplitudes: NDArray[Any], device: str, readout: Readout | None) -> StateVector:

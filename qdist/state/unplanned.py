@@ -18,6 +18,7 @@ from qdist.native import kernels
 from qdist.plan.layout import Layout
 from qdist.plan.precision import LONG
 from qdist.state.checking import checks
+from qdist.state.given import checked_circuit
 from qdist.state.measuring.readout import Readout
 from qdist.state.statevector import StateVector
 
@@ -30,7 +31,7 @@ def run_unplanned(circuit: Circuit, params: ParameterValues | None, device: str,
 
     Raises CircuitError and StateError as ``simulate`` does.
     """
-    kind, n = checks.checked_dtype(dtype), circuit.num_qubits
+    kind, n = checks.checked_dtype(dtype), checked_circuit(circuit).num_qubits
     if not 0 < n <= MOST_QUBITS or chosen_device(device, n, kind, None) != "cpu":
         return None
     own = lowered(circuit)

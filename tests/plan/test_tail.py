@@ -37,6 +37,24 @@ def test_an_exchange_for_nothing_else_goes_too() -> None:
     assert all((o.kind, len(o.controls)) == ("flip", 1) and o.targets[0] == o.controls[0][0] + 1 for o in gates)
 
 
+def test_every_exchange_before_other_gates_stays() -> None:
+    for order in ((6, 7, 6), (7, 6), (7, 6, 7, 6), (6, 7, 7, 6)):
+        circuit = qd.Circuit(8)
+        # Far qubits come close and go back again, one after the other.
+        for q in order:
+            circuit.h(q).cz(0, q)
+        circuit.rx(0.3, 6).ry(0.4, 7).cx(6, 7).cx(7, 5)
+        plan = make_plan(circuit, np.dtype(np.complex64), TILES, 2, schedule="in-order")
+        assert any(not segment.stages for segment in plan.segments[1:-1])
+        short, gates = without_tail(plan)
+        assert gates
+        at = list(short.layout.qubits)
+        for segment in short.segments:
+            for a, b in segment.swaps:
+                at[a], at[b] = at[b], at[a]
+            assert tuple(at) == tuple(segment.layout.qubits)
+
+
 def test_other_plans_stay_as_they_are() -> None:
     chain = qd.Circuit(8)
     for q in range(7):

@@ -1,15 +1,18 @@
 """How many threads the kernels use: what was asked for, else a rank's share of its node's cores."""
 
 import os
+import re
 from collections.abc import Iterator
 from threading import Thread
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import qdist as qd
 from qdist import tensor
 from qdist.native import kernels
+from qdist.native.blas import blas_threads
 from qdist.native.core_share import set_core_share
 from qdist.state import threads
 
@@ -69,6 +72,13 @@ def test_a_number_that_was_asked_for_is_that_of_all_threads_and_of_tensors(monke
     other.join()
     assert found == [2, 2]
     assert tensor.num_threads() == 2
-    for wrong in (0, -1):
+    for wrong in (0, -1, 10**12):
         with pytest.raises(ValueError, match="thread"):
             qd.set_num_threads(wrong)
+    for wrong in (1.5, "3", None):
+        with pytest.raises(TypeError, match=re.escape(f"set_num_threads({wrong!r}): a whole number")):
+            qd.set_num_threads(wrong)  # type: ignore[arg-type]
+    assert (kernels.max_threads(), tensor.num_threads()) == (2, 2)
+    qd.set_num_threads(np.int64(1))  # type: ignore[arg-type]
+    assert (kernels.max_threads(), tensor.num_threads()) == (1, 1)
+    assert set(blas_threads()) <= {1}

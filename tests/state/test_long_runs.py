@@ -48,8 +48,9 @@ def test_a_run_that_died_goes_on_bit_by_bit(tmp_path: Path, monkeypatch, random:
     assert qd.StateVector.load(path).norm() == pytest.approx(1, abs=1e-5)
     with pytest.raises(StateError, match="of another circuit, of other values"):
         program.run(values + 1, seed=4, checkpoint=path)
-    with pytest.raises(ValueError, match="seconds=-1"):
-        program.run(values, checkpoint=path, seconds=-1)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match=f"seconds={wrong}"):
+            program.run(values, checkpoint=path, seconds=wrong)
     again = qd.compile(circuit(random), device=device)
     got = again.run(values, seed=99, checkpoint=path, seconds=0, verify=True)
     np.testing.assert_array_equal(got.amplitudes(), want.amplitudes())

@@ -72,3 +72,32 @@ def test_functions_without_a_value_are_refused_before_the_run() -> None:
     program = qd.compile(qd.Circuit(1).rx(1 / a, 0))
     with pytest.raises(qd.CircuitError, match="1/a is not a finite number for a = 0"):
         program.run({"a": 0.0})
+
+
+@pytest.mark.parametrize("power", [np.power, np.float_power, lambda x, k: x**k])
+def test_polynomials_have_derivatives_at_zero(power) -> None:
+    coefficients, inner = [0.3, -0.7, 1.1, 0.4], np.sin(a) * 0.5
+    made = qd.Circuit(1)
+    for x in (a, b, inner):
+        made.ry(sum(c * power(x, k) for k, c in enumerate(coefficients)), 0).rx(0.2, 0)
+    program = qd.compile(made, dtype="complex128")
+    polynomial = np.polynomial.Polynomial(coefficients)
+    plain = qd.Circuit(1)
+    angles = qd.ParameterVector("angles", 3)
+    for angle in angles:
+        plain.ry(angle, 0).rx(0.2, 0)
+    reference_program = qd.compile(plain, dtype="complex128")
+
+    def expected(values: np.ndarray) -> np.ndarray:
+        inner_values = np.array([*values, 0.5 * np.sin(values[0])])
+        _, by_angle = reference_program.value_and_grad("Z0", polynomial(inner_values))
+        by_inner = by_angle * polynomial.deriv()(inner_values)
+        return np.array([by_inner[0] + by_inner[2] * 0.5 * np.cos(values[0]), by_inner[1]])
+
+    direction, step = np.array([0.6, -0.9]), 1e-4
+    for values in ([0.0, 0.0], [0.0, 0.7], [-0.4, 0.0], [0.5, -1.2]):
+        theta = np.array(values)
+        np.testing.assert_allclose(program.value_and_grad("Z0", theta)[1], expected(theta), atol=1e-12)
+        found = program.hvp("Z0", theta, direction)
+        change = expected(theta + step * direction) - expected(theta - step * direction)
+        np.testing.assert_allclose(found, change / (2 * step), atol=1e-6)

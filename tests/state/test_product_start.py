@@ -78,3 +78,12 @@ def test_without_folded_gates_only_the_first_shard_starts() -> None:
     start = ProductStart(plan)
     assert not plan.folded
     assert [start.value(s) for s in range(1 << FAR)] == [1] + [0] * 7
+
+
+def test_phases_of_all_amplitudes_are_of_no_far_qubit() -> None:
+    theta = qd.Parameter("theta")
+    for q in range(N):
+        circuit = qd.Circuit(N).pauli_rotation(theta, "I", q).diagonal([1j, 1j], q).rx(theta, q).cx(0, 1)
+        plan = make_plan(circuit, np.dtype("complex128"), far=FAR)
+        assert set(plan.folded) <= {q}
+        assert "pauli_rotation" not in [gate.name for gates in plan.folded.values() for gate, _ in gates]

@@ -62,6 +62,32 @@ def test_entropies_are_those_of_the_eigenvalues() -> None:
     assert ghz.mutual_information(0, [1, 2]) == pytest.approx(2, abs=1e-6)
 
 
+@pytest.mark.parametrize("away", [1e-15, 1e-12, 1e-8, 1e-4, 9e-3, 2e-2])
+def test_entropies_of_orders_near_one_keep_their_digits(away: float) -> None:
+    state = StateVector.from_amplitudes(ket(2), "complex128")
+    p = np.linalg.eigvalsh(traced(ket(2), [1, 3]))
+    # The series around von Neumann's: its slope is minus half the variance of -log p, and so on.
+    surprise = -np.log(p)
+    cumulants = [(p * surprise).sum()]
+    centred = surprise - cumulants[0]
+    cumulants += [(p * centred**2).sum(), (p * centred**3).sum()]
+    cumulants.append((p * centred**4).sum() - 3 * cumulants[1] ** 2)
+    for x in (away, -away):
+        alpha = 1 + x
+        x = alpha - 1
+        series = sum(c * (-x) ** k / math.factorial(k + 1) for k, c in enumerate(cumulants))
+        assert state.entropy([1, 3], alpha=alpha, base=math.e) == pytest.approx(series, abs=1e-12 + 10 * abs(x) ** 4)
+
+
+def test_orders_and_bases_may_be_of_numpy() -> None:
+    state = StateVector.from_amplitudes(ket(2), "complex128")
+    for alpha in (0, 1, 2):
+        for kind in (np.int64, np.float32, np.float64):
+            assert state.entropy([1, 3], alpha=kind(alpha), base=kind(4)) == state.entropy([1, 3], alpha, 4)
+    with pytest.raises(StateError, match="alpha="):
+        state.entropy([0], alpha=np.float32(-1))
+
+
 def test_schmidt_values_are_singular_values() -> None:
     state = StateVector.from_amplitudes(ket(3), "complex128", layout=Layout([4, 3, 2, 1, 0]))
     matrix = ket(3).reshape((2,) * N).transpose([0, 2, 1, 3, 4]).reshape(4, 8)

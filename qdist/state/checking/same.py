@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
+from qdist.state.given import checked_communicator
 
 if TYPE_CHECKING:
     from qdist.circuit import Circuit, PauliSum
@@ -132,7 +133,7 @@ def seeds(comm: Communicator, drawn: int, is_given: bool, *what: int) -> int:
 
 def _shared(comm: Communicator | None) -> TypeGuard[Communicator]:
     """Whether there is another rank to compare with."""
-    return comm is not None and comm.size > 1 and comm.backend != "counting"
+    return comm is not None and checked_communicator(comm).size > 1 and comm.backend != "counting"
 
 
 def _check(comm: Communicator, digest: int, what: str, cause: str = _CAUSE) -> None:

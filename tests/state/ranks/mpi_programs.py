@@ -209,6 +209,25 @@ def test_all_schedules_give_the_same(comm: qd.comm.Communicator, schedule: str, 
     np.testing.assert_allclose(state.amplitudes(), reference.state(circuit), atol=1e-13)
 
 
+@pytest.mark.parametrize("schedule", ["lazy", "in-order", "paper"])
+def test_last_gates_that_observables_take_over_under_all_schedules(comm: qd.comm.Communicator, schedule: str) -> None:
+    """Between the others far qubits come close for one gate and go back again."""
+    theta = qd.ParameterVector("theta", 9)
+    circuit = qd.Circuit(9)
+    for q in range(9):
+        circuit.ry(theta[q], q)
+    for q in (7, 8, 7):
+        circuit.h(q).cz(0, q)
+    circuit.rx(theta[3], 7).ry(theta[4], 8).cx(7, 8).cx(8, 6)
+    values, observable = np.linspace(0.2, 1.9, 9), qd.PauliSum({"Z0 Z8": 0.7, "Z6": -1.2, "X0": 0.4})
+    program = qd.compile(circuit, comm=comm, dtype="complex128", schedule=schedule)
+    want = reference.expectation(circuit, observable, values)
+    assert abs(program.expectation(observable, values) - want) < 1e-12
+    value, gradient = program.value_and_grad(observable, values)
+    assert abs(value - want) < 1e-12
+    np.testing.assert_allclose(gradient, reference.gradient(circuit, observable, values), atol=1e-12)
+
+
 def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) -> None:
     circuit = qd.library.hardware_efficient(9, 2)
     program = qd.compile(circuit, comm=comm, dtype="complex128")
@@ -218,6 +237,23 @@ def test_first_gates_with_parameters_are_bound_anew(comm: qd.comm.Communicator) 
         params = np.random.default_rng(seed).normal(size=circuit.num_parameters)
         state = program.run(params, out=state)
         np.testing.assert_allclose(state.amplitudes(), reference.state(circuit, params), atol=1e-13)
+
+
+def test_first_gates_of_one_qubit_that_are_phases_alone(comm: qd.comm.Communicator) -> None:
+    """They act on no qubit, wherever theirs is."""
+    theta = qd.ParameterVector("theta", 2)
+    for qubit in (0, 4, 8):
+        circuit = qd.Circuit(9).pauli_rotation(theta[0], "I", qubit).unitary(np.exp(0.7j) * np.eye(2), qubit)
+        circuit.diagonal([1j, 1j], qubit).h(range(9)).ry(theta[1], 8).cx(8, 0)
+        program = qd.compile(circuit, comm=comm, dtype="complex128")
+        want = reference.state(circuit, [0.8, 0.3])
+        np.testing.assert_allclose(program.run([0.8, 0.3]).amplitudes(), want, atol=1e-13)
+        other = random_ket(9, seed=qubit)
+        overlap = qd.Overlap(qd.StateVector.from_amplitudes(other, "complex128", comm))
+        (value,), gradient = program.vjp([overlap], [0.8, 0.3], [1 - 2j])
+        np.testing.assert_allclose(value, np.vdot(other, want), atol=1e-13)
+        changes = other.conj() @ reference.state_jacobian(circuit, [0.8, 0.3])
+        np.testing.assert_allclose(gradient, ((1 + 2j) * changes).real, atol=1e-12)
 
 
 def test_a_thread_keeps_its_values_also_in_the_start_of_first_gates(comm: qd.comm.Communicator) -> None:
