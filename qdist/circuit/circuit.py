@@ -21,6 +21,7 @@ from .errors import CircuitError
 from .frozen import FrozenInstructions, FrozenParameters
 from .functions import Function, Functions
 from .gate import Gate, check_ctrl_state
+from .gates import GATES
 from .instruction import Instruction
 from .measurements import split_final_measurements
 from .own_gates import CircuitGate
@@ -86,7 +87,7 @@ class Circuit(CircuitBuilder):
     @property
     def global_phase(self) -> Angle:
         """The sum of the angles of the unconditional gphase instructions."""
-        return sum((i.params[0] for i in self if i.gate.name == "gphase" and not i.condition), 0.0)
+        return sum((i.params[0] for i in self if i.gate is GATES["gphase"] and not i.condition), 0.0)
 
     @property
     def size(self) -> int:

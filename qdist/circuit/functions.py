@@ -178,6 +178,8 @@ def call(operation: Call, arguments: Sequence[Angle], output: int = 0) -> Angle:
             return x * y
         if name == "quotient" and not isinstance(y, Expression):
             return x / y
+        if name == "power" and not isinstance(y, Expression) and y in (0.0, 1.0):
+            return x if y else 0.0 * x + 1.0  # The derivative of x**0 by formula would be 0 / 0 at x = 0.
         return Function(operation, arguments, output)
     with np.errstate(all="ignore"):
         value = float(operation.values(np, [np.float64(a) for a in arguments])[output])

@@ -214,13 +214,16 @@ class Gate:
             return True
         if not isinstance(other, Gate):
             return NotImplemented
-        return self._key() == other._key() and np.array_equal(self.base.data, other.base.data)
+        if self._key() != other._key():
+            return False
+        return np.array_equal(self.data, other.data) if self.base is self else self.base == other.base
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self.name, self.num_qubits, self.num_controls, self.ctrl_state
+        # With the class: a gate of one's own may have the name of another.
+        return type(self), self.name, self.num_qubits, self.num_controls, self.ctrl_state
 
     def __copy__(self) -> Gate:
         return self

@@ -29,7 +29,7 @@ _MOST_CLIFFORD = 3
 
 
 class Errors(NamedTuple):
-    """A channel: which Pauli string happens."""
+    """A channel: which Pauli string happens. The first is the identity."""
 
     qubits: tuple[int, ...]
     bounds: np.ndarray
@@ -118,6 +118,8 @@ class FrameCircuit:
         strings = instruction.gate.paulis
         assert strings is not None, "frames are for Pauli channels"
         if any(x or z for p, x, z in strings if p):
+            if any(strings[0][1:]):
+                strings.insert(0, (0.0, 0, 0))
             bounds = np.cumsum([p for p, _, _ in strings])
             self.steps.append(Errors(instruction.qubits, bounds, [s[1] for s in strings], [s[2] for s in strings]))
             self._noisy.update(instruction.qubits)

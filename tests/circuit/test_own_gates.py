@@ -8,6 +8,7 @@ import pytest
 
 import qdist as qd
 from qdist.circuit import Circuit, CircuitError, Gate, Parameter, generator_gate, lowered, matrix_gate
+from qdist.circuit.drawing.scene import scene
 from qdist.state import reference
 
 a, b = Parameter("a"), Parameter("b")
@@ -118,6 +119,50 @@ def test_they_copy_pickle_draw_and_are_written(name: str) -> None:
     assert name in circuit.draw()
     np.testing.assert_allclose(Circuit.from_qasm(circuit.to_qasm()).to_matrix(), circuit.to_matrix(), atol=1e-11)
     assert lowered(lowered(circuit)) == lowered(circuit)
+
+
+@pytest.mark.parametrize("name", ["x", "swap", "gphase", "pauli_rotation", "diagonal", "permutation", "rx"])
+def test_names_that_other_gates_have_change_nothing(name: str) -> None:
+    class Own(Gate):
+        def __init__(self, name: str) -> None:
+            super().__init__(name, 1, 1)
+
+        def matrix(self, *params: float) -> np.ndarray:
+            return GATES_BY_MATRIX["euler"].matrix(params[0], 0.4)
+
+        def derivative(self, k: int, *params: float) -> np.ndarray:
+            return GATES_BY_MATRIX["euler"].derivative(0, params[0], 0.4)
+
+    generator = hermitian(2)
+    for make in (lambda n: generator_gate(n, generator), lambda n: Circuit(1).ry(a, 0).rz(0.2, 0).to_gate(n), Own):
+        found, expected = (
+            Circuit(2).h(0).append(gate.controlled(), [0, 1], [0.3]).append(gate, 1, [0.5])
+            for gate in (make(name), make("k" * len(name)))
+        )
+        assert found != expected
+        assert found.global_phase == 0
+        np.testing.assert_allclose(found.to_matrix(), expected.to_matrix(), atol=1e-14)
+        for state in (reference.state(found), qd.simulate(found, dtype="complex128").amplitudes()):
+            np.testing.assert_allclose(state, expected.to_matrix()[:, 0], atol=1e-13)
+        assert found.draw().replace(name, "k" * len(name)) == expected.draw()
+        assert [m.kind for m in scene(found, 80).marks] == [m.kind for m in scene(expected, 80).marks]
+
+
+def test_equal_gates_are_equal_under_controls() -> None:
+    def block(angle: float) -> Gate:
+        return Circuit(2).ry(a, 0).cx(0, 1).barrier().rx(angle, 1).to_gate("block")
+
+    for controls in (1, 2):
+        one, same, other = (block(angle).controlled(controls) for angle in (0.1, 0.1, 0.2))
+        assert one == same
+        assert hash(one) == hash(same)
+        assert one != other
+        assert one != block(0.1)
+        circuit = Circuit(4).append(one, range(2 + controls), [0.3])
+        assert pickle.loads(pickle.dumps(circuit)) == circuit
+    for gate in GATES_BY_MATRIX.values():
+        assert gate.controlled() == gate.controlled()
+        assert gate.controlled() != GATES_BY_MATRIX["wide"].controlled() or gate.name == "wide"
 
 
 def test_a_gate_by_its_matrix_must_be_bound_before_it_is_written() -> None:

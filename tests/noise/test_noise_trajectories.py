@@ -12,6 +12,8 @@ from qdist.noise.jumps import Jumps
 from qdist.program import batches
 from qdist.program.program import Program
 
+DTYPES = ("complex64", "complex128")
+
 
 def compiled(circuit: qd.Circuit, device: str, dtype: str = "complex128", **options) -> qd.noise.NoisyProgram:
     return qd.noise.compile(circuit, device=device, dtype=dtype, **options)
@@ -36,6 +38,47 @@ def test_means_are_those_of_the_density_matrix(kind: str, way: type, device: str
     assert (
         abs(compiled(circuit, device, "complex64").expectation(observable, values, shots=8000, seed=5) - single) < 1e-4
     )
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("damped", [False, True])
+@pytest.mark.parametrize("strings", ["X", "Z", "XY", "XZ", "YXZ"])
+def test_channels_that_never_leave_a_qubit_alone(strings: str, damped: bool, dtype: str) -> None:
+    # The first operator is then an error too, or (of a probability of 1) has nothing left of it.
+    paulis = {"X": np.array([[0, 1], [1, 0]]), "Y": np.array([[0, -1j], [1j, 0]]), "Z": np.diag([1, -1])}
+    weights = np.arange(1, len(strings) + 1) / sum(range(1, len(strings) + 1))
+    channels = [
+        qd.noise.kraus([np.sqrt(w) * paulis[s] for s, w in zip(strings, weights)]),
+        qd.noise.pauli_channel(dict(zip(strings, weights))),
+    ]
+    rng = np.random.default_rng(3)
+    isometry, _ = np.linalg.qr(rng.normal(size=(8, 4)) + 1j * rng.normal(size=(8, 4)))
+    for channel in channels:
+        circuit = qd.Circuit(3).ry(0.7, 0).append(channel, 0)
+        if damped:
+            circuit.kraus(isometry.reshape(2, 4, 4), 1, 2)
+        circuit.rx(0.4, 0)
+        program = compiled(circuit, "cpu", dtype)
+        assert isinstance(program._drawn, Jumps if damped else Frames)
+        found = program.expectations(["X0", "Y0", "Z0"], shots=2000, seed=1)
+        for k, letter in enumerate("XYZ"):
+            exact = expectation(circuit, qd.PauliSum(f"{letter}0"))
+            assert abs(found[k] - exact) < 4 * found.standard_error[k] + 1e-5
+        probabilities = np.diag(density(circuit)).real
+        counted = np.bincount(program.sample(2000, seed=2), minlength=8)
+        assert np.all(np.abs(counted - 2000 * probabilities) < 4 * np.sqrt(2000 * probabilities) + 1)
+
+
+def test_what_is_too_improbable_for_single_precision_never_happens() -> None:
+    """150 errors of a probability of 3/4: that none happens is 1e-90, whose root is 0 in float32."""
+    circuit = qd.Circuit(13).ry(0.3, range(13))
+    for _ in range(150):
+        circuit.depolarizing(1, 0)
+    circuit.amplitude_damping(0.1, 1).cx(0, 1)
+    single, double = (
+        compiled(circuit, "cpu", dtype).expectation("Z1", shots=1, seed=1) for dtype in ("complex64", "complex128")
+    )
+    assert single == pytest.approx(double, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["pauli", "kraus"])

@@ -35,6 +35,8 @@ __all__ = [
 MOST_QUBITS = 3
 """Of a channel: its superoperator has 16**n entries."""
 _ROUNDING = 1e-8
+_NEVER = 1e-15
+"""The largest entry of an operator whose probability, below 1e-29, is lost in the rounding of all others."""
 
 
 @hinted
@@ -192,6 +194,8 @@ def _mixture(name: str, strings: Mapping[str, float], text: str) -> Channel:
 
 def _channel(name: str, operators: Sequence[Matrix], text: str) -> Channel:
     array = np.array(operators, np.complex128)
+    # What never happens is left out: of a first operator that is zero, trajectories would have nothing left.
+    array = array[np.abs(array).max(axis=(1, 2)) > _NEVER]
     # What a trajectory does most often comes first.
     least = int(np.argmax(np.abs(np.einsum("kii->k", array))))
     array = np.concatenate([array[least : least + 1], np.delete(array, least, axis=0)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..builder import CircuitBuilder
+from ..gates import GATES
 from ..instruction import Instruction
 from .text import columns_of, marks_of, phases_of
 
@@ -74,9 +75,9 @@ def kind_of(instruction: Instruction, position: int) -> Kind:
         return "control" if gate.ctrl_state >> position & 1 else "open control"
     if gate.kind in ("measure", "barrier"):
         return "measure" if gate.kind == "measure" else "barrier"
-    if gate.base.name == "x" and gate.num_controls:
+    if gate.base is GATES["x"] and gate.num_controls:
         return "not"
-    return "swap" if gate.base.name == "swap" else "box"
+    return "swap" if gate.base is GATES["swap"] else "box"
 
 
 def _blocks(circuit: CircuitBuilder, width: float) -> Iterator[list[tuple[list[Instruction], float]]]:

@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..builder import CircuitBuilder
+from ..data_gates import PauliRotationGate
 from ..errors import CircuitError
 from ..gate import Gate
 from ..instruction import Condition, Instruction
@@ -140,7 +141,7 @@ def marks_of(instruction: Instruction) -> list[str]:
 
 def _symbols(gate: Gate) -> list[str]:
     base, count = gate.base, gate.num_targets
-    if base.name == "pauli_rotation":
+    if isinstance(base, PauliRotationGate):
         return [f"R{letter.lower()}" for letter in reversed(base.data)]
     if base.kind == "initialize" and isinstance(base.data, int):
         return [f"|{base.data >> i & 1}⟩" for i in range(count)]

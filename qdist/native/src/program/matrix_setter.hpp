@@ -19,7 +19,8 @@
 
 namespace qdist {
 
-// The factor by which rounding a multiple of a unitary matrix to Real scales the norm of what it is applied to.
+// The factor by which rounding a multiple of a unitary matrix to Real scales the norm of what it is applied to; 1 of a
+// matrix that is zero, or so small that it is rounded to zero.
 template <class Real>
 double rounding_scale(const Complex* m, std::size_t entries) {
     double exact = 0, rounded = 0;
@@ -28,7 +29,7 @@ double rounding_scale(const Complex* m, std::size_t entries) {
         exact += std::norm(*z);
         rounded += re * re + im * im;
     }
-    return std::sqrt(rounded / exact);
+    return rounded > 0 ? std::sqrt(rounded / exact) : 1;
 }
 
 template <class Real>
