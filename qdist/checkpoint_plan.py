@@ -77,7 +77,7 @@ class FilePlan:
         self._own: dict[str, _Own] = {}
         for name, path in paths.items():
             leaf = leaves.get(path)
-            if leaf is not None and writers[name].get(_part(leaf.places)[0]) == ranks.rank:
+            if leaf is not None and writers[name].get(_part(leaf.places).name) == ranks.rank:
                 self._own[name] = self._to_write(name, leaf, copies)
 
     def _size(self, name: str) -> int:
@@ -133,27 +133,54 @@ class FilePlan:
             self.checks[name] = joined(self.block, self._size(name), found)
 
 
-def _part(places: Places | None) -> tuple[str, int]:
-    """A name for the places of a part, equal for equal ones, and how many they are."""
+class _Places(NamedTuple):
+    """What the ranks tell each other of the places of a part."""
+
+    name: str
+    """Equal for equal places."""
+    elements: int
+    ends: int
+    """The sum of the marks of where its runs stop, less those of where they start, modulo 2**64: those between parts
+    that follow each other cancel."""
+
+
+def _part(places: Places | None) -> _Places:
     if places is None:
-        return "whole", 0
+        return _Places("whole", 0, 0)
     # Of runs, of which there are few: ranks wait for this, and the places are twice as many bytes as their elements.
-    runs = list(_runs(places))
-    return hashlib.sha256(np.array(runs, np.int64).tobytes()).hexdigest(), sum(count for _, _, count in runs)
+    runs = np.array(list(_runs(places)), np.int64).reshape(-1, 3)
+    name = hashlib.sha256(runs.tobytes()).hexdigest()
+    return _Places(name, int(runs[:, 2].sum()), _ends(runs[:, 1], runs[:, 1] + runs[:, 2]))
 
 
-def _writers(name: str, size: int, parts: list[tuple[str, int] | None]) -> dict[str, int]:
-    """{part: the rank that writes it}. Raises ValueError when the parts are not all of the tensor."""
+def _ends(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> int:
+    """`_Places.ends` of these runs."""
+    return (int(_marks(stops).sum()) - int(_marks(starts).sum())) % (1 << 64)
+
+
+def _marks(places: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A number for each place that looks like drawn at random (the end of SplitMix64, Steele et al. 2014), so that sums
+    are equal where they are of the same places."""
+    bits = places.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return bits ^ bits >> np.uint64(31)
+
+
+def _writers(name: str, size: int, parts: list[_Places | None]) -> dict[str, int]:
+    """{part: the rank that writes it}. Raises ValueError when the parts do not have each element of the tensor once."""
     writers: dict[str, int] = {}
-    covered = 0
+    covered = ends = 0
     for rank, part in enumerate(parts):
-        if part is not None and part[0] not in writers:
-            writers[part[0]] = rank
-            covered += part[1]
+        if part is not None and part.name not in writers:
+            writers[part.name] = rank
+            covered, ends = covered + part.elements, ends + part.ends
     if "whole" in writers:
         return {"whole": writers["whole"]}
     if covered != size:
         raise ValueError(f"checkpoint entry {name!r}: the ranks' parts have {covered} of its {size} elements")
+    if ends % (1 << 64) != _ends(np.array([0]), np.array([size])):
+        raise ValueError(f"checkpoint entry {name!r}: the ranks' parts overlap, or lie outside of its {size} elements")
     return writers
 
 

@@ -10,7 +10,8 @@ from qdist.comm.errors import CommError
 from qdist.comm.launch import run, run_node
 from qdist.comm.launch.hosts import parse_hostfile, parse_hosts
 from qdist.comm.launch.job import GRACE
-from qdist.comm.launch.restarts import Restarts
+from qdist.comm.launch.restarts import BACKOFF, Restarts
+from qdist.comm.launch.supervisor import START_TIMEOUT
 
 __all__ = ["add_options", "add_run_command", "start", "vqnetrun"]
 
@@ -44,7 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and ranks on each: node0:4,node1:4")
     where.add_argument("-f", "-hostfile", "--hostfile", metavar="FILE", help="file with lines `host slots=N`")
-    parser.add_argument("--output-filename", metavar="BASE", help="write each rank's output to BASE.<rank>")
+    parser.add_argument(
+        "--output-filename", metavar="BASE", help="write each rank's output to BASE.<rank>; restarts go on in it"
+    )
     parser.add_argument(
         "--verbose",
         action="store_true",
@@ -53,9 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start-timeout",
         type=float,
-        default=30.0,
         metavar="S",
-        help="seconds for all ranks to start (default 30)",
+        help=f"seconds for all ranks to start (default {START_TIMEOUT:g})",
     )
     parser.add_argument(
         "--mpi",
@@ -74,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="go on without hosts that are gone while the others have slots for M ranks (default: all ranks)",
     )
     again.add_argument(
-        "--backoff", type=float, default=1.0, metavar="S", help="seconds before the first restart, then doubled (1)"
+        "--backoff", type=float, metavar="S", help=f"seconds before the first restart, then doubled ({BACKOFF:g})"
     )
     again.add_argument(
         "--grace",
@@ -107,7 +109,10 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
     """
     if options.min_ranks is not None and not options.restarts:
         raise ValueError(f"--min-ranks {options.min_ranks} is for restarts: give --restarts N too")
-    restarts = Restarts(options.restarts, options.min_ranks, options.backoff) if options.restarts else None
+    if options.backoff is not None and not options.restarts:
+        raise ValueError(f"--backoff {options.backoff:g} is for restarts: give --restarts N too")
+    backoff = BACKOFF if options.backoff is None else options.backoff
+    restarts = Restarts(options.restarts, options.min_ranks, backoff) if options.restarts else None
     nodes = 1 if options.nnodes is None else options.nnodes
     a_machine = options.nproc_per_node
     if a_machine is not None or nodes != 1 or options.node_rank is not None:
@@ -126,6 +131,8 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
             raise ValueError("--grace is for one launcher that starts all ranks (-H): leave out --nnodes")
         if options.verbose or options.mpi != "auto":
             raise ValueError("--verbose and --mpi are for one launcher that starts all ranks: leave out --nnodes")
+        if options.start_timeout is not None:
+            raise ValueError("--start-timeout is for one launcher that starts all ranks (-H): leave out --nnodes")
         master = options.master_addr or "127.0.0.1", options.master_port or _MASTER_PORT
         return run_node(
             options.program,
@@ -145,7 +152,7 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
         hosts=hosts,
         output=options.output_filename,
         verbose=options.verbose,
-        start_timeout=options.start_timeout,
+        start_timeout=START_TIMEOUT if options.start_timeout is None else options.start_timeout,
         mpi=options.mpi,
         master=(options.master_addr, options.master_port),
         local_rank_option=local_rank_option,

@@ -6,6 +6,7 @@ little-endian data. Any reader of that format can take the tensors out; writing 
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -110,6 +111,8 @@ def padded(header: bytes, nbytes: int) -> bytes:
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
     """A file to read. Raises OSError where it cannot be opened, CheckpointError where it is a pipe or a device."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     # Opening a pipe must not wait for who writes to it.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from qdist.hints import hinted
 from qdist.native.blas import set_blas_threads
 from qdist.state.threads import set_kernel_threads
@@ -19,6 +21,10 @@ def set_num_threads(count: int) -> None:
     many; a rank's share is theirs too, unless OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS is set.
     Raises ValueError unless there is at least one.
     """
-    set_kernel_threads(count)
-    set_tensor_threads(count)
-    set_blas_threads(count)
+    try:
+        threads = operator.index(count)
+    except TypeError:
+        raise TypeError(f"set_num_threads({count!r}): a whole number of threads") from None
+    set_tensor_threads(threads)  # First, as it refuses what none of them takes.
+    set_kernel_threads(threads)
+    set_blas_threads(threads)

@@ -16,6 +16,7 @@ from qdist import checkpoint, checkpoint_plan, nn, optim, statetree, tensor, ten
 from qdist.blocks import LARGE, PAGE, sums
 from qdist.checkpoint import CheckpointError, Part
 from qdist.state import storage
+from qdist.state.statevector import StateVector
 from qdist.tensor import Tensor
 from qdist.tensorfile import BLANK, agreeing, header_bytes
 
@@ -275,6 +276,13 @@ def test_replicas_are_written_by_the_first_rank_that_has_them(tmp_path):
         ([{"a": {"n": [1]}}, {"a": {"n": [1, 2]}}], ValueError, "'a.n' differs"),
         ([{"w": np.zeros(2)}, {"w": np.zeros(3)}], ValueError, "'w' differs"),
         ([{"w": p} for p in parts(np.zeros(5), [[0, 1], [2, 3]])], ValueError, "'w'.*4 of its 5 elements"),
+        # As many elements as the tensor has, and not each of them once.
+        ([{"w": p} for p in parts(np.zeros(4), [[0, 1], [1, 2]])], ValueError, "'w'.*overlap"),
+        ([{"w": p} for p in parts(np.zeros(4), [[0, 0], [2, 3]])], ValueError, "'w'.*overlap"),
+        ([{"w": p} for p in parts(np.zeros(6), [[0, 1, 4, 5], [3, 4]])], ValueError, "'w'.*overlap"),
+        ([{"w": Part(np.zeros(2), (4,), cut)} for cut in (slice(0, 2), slice(1, 3))], ValueError, "'w'.*overlap"),
+        ([{"w": Part(np.zeros(2), (4,), np.array(cut))} for cut in ([0, 1], [4, 5])], ValueError, "'w'.*outside"),
+        ([{"w": Part(np.zeros(2), (4,), np.array(cut))} for cut in ([0, 1], [-1, 2])], ValueError, "'w'.*outside"),
         ([{"w": 1}, {"w": print}], TypeError, "'w' is a builtin"),
     ],
 )
@@ -584,8 +592,12 @@ def test_pipes_and_folders_are_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="not a regular file"):
         checkpoint.load(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"directory|regular"):
-        checkpoint.load(tmp_path)
+    open_files = len(os.listdir("/proc/self/fd"))
+    for load in (checkpoint.load, StateVector.load):
+        with pytest.raises(IsADirectoryError) as told:
+            load(tmp_path)
+        assert told.value.filename == str(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == open_files
     with pytest.raises(FileNotFoundError):
         checkpoint.load(tmp_path / "nothing")
 

@@ -330,6 +330,6 @@ class Communicator(Endpoint):
             guard=self._guard,
             place=self._place,
             group=tuple(self.group[r] for r in ranks),
-            name=name or f"{self.name}{list(ranks)}",
+            name=name or f"{self.name}{list(map(int, ranks))}",
             debug=self.debug,
         )

@@ -93,7 +93,8 @@ class Endpoint:
     @property
     def num_nodes(self) -> int:
         """How many nodes the ranks of this group are on."""
-        return self._place.num_nodes
+        nodes = self._place.nodes
+        return len({nodes[rank] for rank in self.group}) if nodes else 1
 
     @property
     def host(self) -> str:
@@ -135,7 +136,8 @@ class Endpoint:
 
     @contextmanager
     def recording(self) -> Iterator[list[Message]]:
-        """Within it, every message of this communicator is also noted: op, group, bytes. Yields the list."""
+        """Within it, every message of this communicator is also noted: op, group, bytes. Yields the list. What is noted
+        in a recording within another is noted in both."""
         messages: list[Message] = []
         before = self.messages, self._direct_sum, self._direct_all_to_all
         self.messages, self._direct_sum, self._direct_all_to_all = messages, None, None
@@ -143,6 +145,8 @@ class Endpoint:
             yield messages
         finally:
             self.messages, self._direct_sum, self._direct_all_to_all = before
+            if self.messages is not None:
+                self.messages += messages
 
     # From a call to the transport ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qdist.comm.communicator import Communicator
+from qdist.comm.messages import arguments
 
 __all__ = ["Mesh"]
 
@@ -65,6 +66,7 @@ class Mesh:
 def _resolve(degrees: dict[str, int], size: int) -> dict[str, int]:
     if not degrees:
         raise ValueError("a mesh needs axes: Mesh(comm, dp=2, state=4)")
+    degrees = {axis: arguments.whole(axis, degree) for axis, degree in degrees.items()}
     for axis, degree in degrees.items():
         if degree != -1 and degree < 1:
             raise ValueError(f"{axis}={degree}: a degree is a positive number, or -1 for what is left")

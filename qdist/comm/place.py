@@ -20,10 +20,16 @@ class Place:
     local_rank: int = 0
     local_size: int = 1
     node: int = 0
-    num_nodes: int = 1
+    nodes: tuple[int, ...] = ()
+    """The node of each of the job's processes; empty for one that is alone."""
     cuda_aware_mpi: bool = False
     cores: int = 1
     """Cores for this process's threads, when the job's processes on the node share them fairly."""
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the job's processes are on."""
+        return max(self.nodes, default=0) + 1
 
     @property
     def devices(self) -> int:
@@ -36,14 +42,14 @@ class Place:
     @staticmethod
     def among(rank: int, nodes: Sequence[Hashable], cuda_aware_mpi: bool = False, cores: int = 1) -> Place:
         """The place of ``rank`` when ``nodes[r]`` tells rank r's node; nodes are numbered as they first appear."""
-        order = list(dict.fromkeys(nodes))
+        numbers = {node: number for number, node in enumerate(dict.fromkeys(nodes))}
         here = nodes[rank]
         return Place(
             host=socket.gethostname(),
             local_rank=sum(node == here for node in nodes[:rank]),
             local_size=sum(node == here for node in nodes),
-            node=order.index(here),
-            num_nodes=len(order),
+            node=numbers[here],
+            nodes=tuple(numbers[node] for node in nodes),
             cuda_aware_mpi=cuda_aware_mpi,
             cores=cores,
         )

@@ -65,17 +65,29 @@ class TensorDataset(ArrayDataset):
 
 
 class Subset(Dataset):
-    """The items of a dataset at the given indices."""
+    """The items of a dataset at the given indices, whole numbers.
+
+    Raises:
+        TypeError: for other ones, such as a mask.
+    """
 
     def __init__(self, data: Any, indices: Any) -> None:
         self.data = data
-        self.indices = np.asarray(indices, dtype=np.int64)
+        self.indices = checked_indices(indices)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Any:
         return self.data[int(self.indices[index])]
+
+
+def checked_indices(chosen: Any) -> np.ndarray:
+    """Indices of items as int64. Raises TypeError for what are no whole numbers."""
+    indices = np.asarray(chosen)
+    if indices.size and indices.dtype.kind not in "iu":
+        raise TypeError(f"indices of items are whole numbers, not {indices.dtype}; of a mask take np.flatnonzero(mask)")
+    return indices.astype(np.int64, copy=False)
 
 
 class DataPartitioner:

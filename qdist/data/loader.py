@@ -11,8 +11,8 @@ import numpy as np
 
 from ..tensor import Tensor
 from ..tensor.arrays import is_array
+from .dataset import checked_indices, share
 from .dataset import ranks as _ranks
-from .dataset import share
 from .sampler import DistributedSampler, RandomSampler, SequentialSampler
 
 
@@ -20,7 +20,7 @@ def collate(items: list[Any]) -> Any:
     """Stack a list of items: numbers and arrays into one array, tuples and dicts entry by entry."""
     first = items[0]
     if isinstance(first, tuple):
-        return tuple(collate([item[i] for item in items]) for i in range(len(first)))
+        return _as(first, [collate([item[i] for item in items]) for i in range(len(first))])
     if isinstance(first, dict):
         return {key: collate([item[key] for item in items]) for key in first}
     if isinstance(first, Tensor):
@@ -28,10 +28,15 @@ def collate(items: list[Any]) -> Any:
     return np.stack(items) if is_array(first) else np.asarray(items)
 
 
+def _as(structure: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
+    """The parts as a tuple, with names where the structure has some."""
+    return type(structure)(*parts) if hasattr(structure, "_fields") else tuple(parts)
+
+
 def _tensors(batch: Any) -> Any:
     """Arrays of a batch as Tensors of their dtype."""
     if isinstance(batch, tuple):
-        return tuple(_tensors(part) for part in batch)
+        return _as(batch, [_tensors(part) for part in batch])
     if isinstance(batch, dict):
         return {key: _tensors(part) for key, part in batch.items()}
     return Tensor(batch)
@@ -39,7 +44,7 @@ def _tensors(batch: Any) -> Any:
 
 def _no_rows(batch: Any) -> Any:
     if isinstance(batch, tuple):
-        return tuple(_no_rows(part) for part in batch)
+        return _as(batch, [_no_rows(part) for part in batch])
     if isinstance(batch, dict):
         return {key: _no_rows(part) for key, part in batch.items()}
     return batch[:0]
@@ -113,11 +118,11 @@ class DataLoader:
         """The batches of one pass from number `start` on; those before are not fetched."""
         # The order is drawn here, in the caller's thread, so that prefetching changes nothing but time.
         if self.batch_sampler is not None:
-            whole = [np.asarray(indices, np.int64) for indices in self.batch_sampler]
+            whole = [checked_indices(indices) for indices in self.batch_sampler]
         else:
             # Samplers of other libraries have an array of this name, which is not the order of a pass.
             has_order = callable(getattr(self.sampler, "indices", None))
-            order = self.sampler.indices() if has_order else np.fromiter(self.sampler, dtype=np.int64)
+            order = checked_indices(self.sampler.indices() if has_order else list(self.sampler))
             whole = [order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))]
         batches = [indices[share(len(indices), self.rank, self.size)] for indices in whole[start:]]
         if self.prefetch == 0:

@@ -81,6 +81,11 @@ class BatchSampler:
             sampler = RandomSampler(length, seed) if shuffle else SequentialSampler(length)
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch whose order the next pass takes; None where the sampler counts none."""
+        return getattr(self.sampler, "epoch", None)
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch whose order the next pass takes."""
         if hasattr(self.sampler, "set_epoch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,9 +48,7 @@ class Resize:
     """
 
     def __init__(self, size: int | tuple[int, int]) -> None:
-        self.size = size
-        if min((size,) if isinstance(size, int) else size) < 1:
-            raise ValueError(f"Resize({size}): an image needs at least one pixel")
+        self.size = _size("Resize", size)
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         _check("Resize", image)
@@ -74,7 +73,8 @@ class CenterCrop:
     """
 
     def __init__(self, size: int | tuple[int, int]) -> None:
-        self.size = (size, size) if isinstance(size, int) else size
+        sides = _size("CenterCrop", size)
+        self.size = (sides, sides) if isinstance(sides, int) else sides
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         _check("CenterCrop", image)
@@ -90,7 +90,7 @@ class ChannelsFirst:
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
         _check("ChannelsFirst", image)
-        scale = 255 if image.dtype == np.uint8 else 1
+        scale = 255 if image.dtype.kind in "iu" else 1
         return np.ascontiguousarray(image.transpose(2, 0, 1).astype(np.float32) / np.float32(scale))
 
 
@@ -107,6 +107,20 @@ class Normalize:
         if image.ndim != 3 or len(image) != len(self.mean):
             raise ValueError(f"Normalize takes ({len(self.mean)}, height, width), got shape {image.shape}")
         return (image - self.mean) / self.std
+
+
+def _size(name: str, size: Any) -> int | tuple[int, int]:
+    """The size that a transform is given, in ints. Raises ValueError unless it is one number of pixels, or two."""
+    try:
+        if not isinstance(size, (tuple, list)):
+            high = wide = operator.index(size)
+        else:
+            high, wide = map(operator.index, size)
+    except (TypeError, ValueError):
+        high = wide = 0
+    if min(high, wide) < 1:
+        raise ValueError(f"{name}({size}): takes (height, width) or one number, of at least one pixel")
+    return (high, wide) if isinstance(size, (tuple, list)) else high
 
 
 def _check(name: str, image: np.ndarray) -> None:

@@ -62,6 +62,8 @@ def trace(path: str | Path, *, comm: Communicator | None = None, table: bool = T
 def _traced(path: Path, comm: Communicator | None, table: bool) -> Iterator[None]:
     if not path.absolute().parent.is_dir():
         raise ValueError(f"trace {path}: there is no folder {path.absolute().parent}")
+    if path.is_dir():
+        raise ValueError(f"trace {path}: this is a folder; name a file in it")
     if not _one_at_a_time.acquire(blocking=False):
         raise RuntimeError("a trace is on already: one block at a time")
     try:
@@ -92,23 +94,27 @@ def _write_alone(path: Path, recorder: Recorder, gpu: GpuClock) -> None:
 
 
 def _annotate(events: Sequence[Event], comm: Communicator | None) -> None:
-    """Notes shares of the roofline. Of a node with several ranks one measures for all, while the others wait."""
+    """Notes shares of the roofline. Of a node's ranks the first measures for all, while the others wait."""
     kernels = [event for event in events if event.category == "gpu"]
     on_gpu = roofline.measured(roofline.sizes_of(kernels), -1 - kernels[0].thread) if kernels else None
     sizes = roofline.sizes_of(event for event in events if event.category != "gpu")
     if comm is None:
         host = roofline.measured(sizes)
     else:
-        sizes = sorted(set().union(*comm.all_gather_object(sizes)))
-        found = comm.all_gather_object((comm.node, roofline.measured(sizes) if comm.local_rank == 0 else None))
-        host = next(figures for node, figures in found if node == comm.node and figures is not None)
+        nodes, wanted = zip(*comm.all_gather_object((comm.node, sizes)))
+        sizes = sorted(set().union(*wanted))
+        # Of the ranks that trace: a group need not have the node's own first rank.
+        leader = nodes.index(comm.node)
+        host = comm.all_gather_object(roofline.measured(sizes) if comm.rank == leader else None)[leader]
     roofline.annotate(events, host, on_gpu, comm is None or comm.num_nodes == 1)
 
 
 def _write_together(path: Path, recorder: Recorder, comm: Communicator | None, table: bool) -> None:
+    # Ranks of a group are known by their numbers in the world, as in what messages note.
     if comm is None or comm.size == 1:
         _annotate(recorder.events, None)
-        events, hosts, left_out = {0: recorder.events}, {0: os.uname().nodename}, recorder.left_out
+        rank = 0 if comm is None else comm.group[0]
+        events, hosts, left_out = {rank: recorder.events}, {rank: os.uname().nodename}, recorder.left_out
     else:
         offset = offset_to_first(comm, perf_counter_ns)
         _annotate(recorder.events, comm)
@@ -116,8 +122,8 @@ def _write_together(path: Path, recorder: Recorder, comm: Communicator | None, t
         shares = _gathered(comm, {"host": comm.host, "events": own, "left_out": recorder.left_out})
         if shares is None:
             return
-        events = {rank: [Event(*event) for event in share["events"]] for rank, share in enumerate(shares)}
-        hosts = {rank: share["host"] for rank, share in enumerate(shares)}
+        events = {rank: [Event(*event) for event in share["events"]] for rank, share in zip(comm.group, shares)}
+        hosts = {rank: share["host"] for rank, share in zip(comm.group, shares)}
         left_out = sum(share["left_out"] for share in shares)
     text = _write(path, events, hosts, left_out)
     if table:

@@ -20,7 +20,8 @@ class Batches:
     def __init__(self, loader: Any) -> None:
         self._loader = loader
         self.epoch, self.place = 0, 0
-        self._first = getattr(getattr(loader, "sampler", None), "epoch", 0)
+        self._sampler: Any = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
+        self._first = getattr(self._sampler, "epoch", None) or 0
         self._current: Iterator[Any] | None = None
 
     def __iter__(self) -> Batches:
@@ -40,9 +41,8 @@ class Batches:
         raise ValueError("there is not one batch in the loader")
 
     def _begin(self) -> Iterator[Any]:
-        sampler: Any = getattr(self._loader, "batch_sampler", None) or getattr(self._loader, "sampler", None)
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(self._first + self.epoch)
+        if hasattr(self._sampler, "set_epoch"):
+            self._sampler.set_epoch(self._first + self.epoch)
         if hasattr(self._loader, "iterate"):
             return self._loader.iterate(self.place)
         return islice(iter(self._loader), self.place, None)

@@ -23,7 +23,7 @@ from qdist.training import state
 from qdist.training.checks import check_whole
 from qdist.training.endings import EXIT_REQUEUE, Preempted, SaveFailed
 from qdist.training.folder import Folder
-from qdist.training.records import History, Log, Patience
+from qdist.training.records import OWN_NAMES, History, Log, Patience
 from qdist.training.signals import Signals
 from qdist.training.writer import Writer
 
@@ -38,6 +38,9 @@ RESTART, REASON = "QDIST_RESTART", "QDIST_RESTART_REASON"
 LOSS = "loss"
 """The metric that is watched where none is named."""
 
+KEEP = 3
+"""How many checkpoints stay where nothing else is said."""
+
 
 class Step(int):
     """The number of a step, from 0 on."""
@@ -45,7 +48,10 @@ class Step(int):
     _loop: Loop
 
     def record(self, **metrics: Any) -> None:
-        """Metrics of this step, numbers, for the history, the log and early stopping; the same on every rank."""
+        """Metrics of this step, numbers, for the history, the log and early stopping; the same on every rank. Raises
+        ValueError for the names that lines of the log have themselves: step, event and time."""
+        for name in metrics.keys() & OWN_NAMES:
+            raise ValueError(f"record({name}=...): lines of the log have step, event and time themselves; rename it")
         self._loop._recorded.update({name: float(value) for name, value in metrics.items()})
 
     def stop(self, taken: bool = True) -> None:
@@ -61,7 +67,7 @@ def steps(
     *,
     every: int | None = None,
     seconds: float | None = None,
-    keep: int = 3,
+    keep: int = KEEP,
     behind: bool = False,
     resume: bool | str | Path = True,
     log: str | Path | bool = True,
@@ -97,6 +103,8 @@ def steps(
 
     On the same ranks a resumed training computes the same bits; on others the same up to rounding, except for shots.
     """
+    if folder is None and keep != KEEP:
+        raise ValueError(f"keep={keep!r} says how many checkpoints stay, and there is no folder= to save to")
     return Loop(
         total,
         dict(parts or {}),

@@ -14,7 +14,10 @@ import numpy as np
 
 from qdist.training.checks import check_whole
 
-__all__ = ["History", "Log", "Patience"]
+__all__ = ["OWN_NAMES", "History", "Log", "Patience"]
+
+OWN_NAMES = {"step", "event", "time"}
+"""What a line of the log has beside metrics."""
 
 
 class History:
@@ -42,16 +45,23 @@ class History:
 class Log:
     """A JSONL file: one object a line, with "step" and its metrics, or "event" and what it was.
 
-    After a restart, lines of steps that have to be taken again are left out, so that every step stands there once.
+    After a restart, lines of steps that have to be taken again are left out, so that every step stands there once, and
+    so is what a crash has left of others. Raises ValueError for a file of something else, which stays as it is.
     """
 
     def __init__(self, path: Path, step: int) -> None:
-        lines = []
+        lines: list[str] = []
         if path.exists():
-            lines = [line for line in path.read_text().splitlines(keepends=True) if _stays(line, step)]
+            # A crash may have left bytes that are no text.
+            with open(path, errors="surrogateescape", newline="\n") as file:
+                lines = list(file)
+        entries = [_entry(line) for line in lines]
+        if not any(entries) and any(line.strip() and line.endswith("\n") for line in lines):
+            raise ValueError(f"log={str(path)!r}: there is no line of a log of a training in it; name another file")
+        stay = [line for line, entry in zip(lines, entries) if "event" in entry or entry.get("step", step) < step]
         beside = path.with_name(f".{path.name}.part")
-        with open(beside, "w") as file:
-            file.writelines(lines)
+        with open(beside, "w", errors="surrogateescape", newline="\n") as file:
+            file.writelines(line if line.endswith("\n") else f"{line}\n" for line in stay)
         os.replace(beside, path)
         self._file: TextIO = open(path, "a")  # noqa: SIM115 - closed by close()
 
@@ -67,13 +77,14 @@ class Log:
             self._file.close()
 
 
-def _stays(line: str, step: int) -> bool:
-    """Whether a line was written whole and tells of a step before this one, or of an event."""
+def _entry(line: str) -> dict[str, Any]:
+    """What a line tells of an event or a step; nothing for a line that was not written whole, or by others."""
     try:
         entry = json.loads(line)
-    except ValueError:
-        return False
-    return isinstance(entry, dict) and ("event" in entry or entry.get("step", step) < step)
+    except (ValueError, RecursionError):
+        return {}
+    whole = isinstance(entry, dict) and ("event" in entry or type(entry.get("step")) is int)
+    return entry if whole else {}
 
 
 class Patience:

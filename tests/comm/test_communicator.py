@@ -1,10 +1,17 @@
 """Arguments that do not fit are refused before anything is sent, and counting communicators count."""
 
+import re
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 
 import qdist.comm as qc
 from qdist.comm.communicator import Communicator
+from qdist.comm.guard.watch import Guard
+from qdist.comm.place import Place
+from qdist.comm.transports.counting import CountingTransport
 
 
 @pytest.fixture
@@ -85,6 +92,32 @@ def test_ranks_outside_the_group_are_refused(four: Communicator) -> None:
         four.new_group([1, 1])
 
 
+@pytest.mark.parametrize("wrong", [1.0, 0.5, "1", None])
+def test_ranks_and_tags_are_whole_numbers(four: Communicator, wrong: Any) -> None:
+    x, told = np.zeros(3), re.escape(f"={wrong!r}: a whole number")
+    for comm in (four, qc.init()):
+        for call in (comm.broadcast, comm.reduce, comm.gather, comm.broadcast_object, comm.gather_object):
+            with pytest.raises(TypeError, match=f"root{told}"):
+                call(x, root=wrong)
+        for call in (comm.send, comm.isend, comm.recv, comm.irecv):
+            with pytest.raises(TypeError, match=told):
+                call(x, wrong)
+            with pytest.raises(TypeError, match=f"tag{told}"):
+                call(x, 0, tag=wrong)
+        for make, ranks in ((comm.new_group, [wrong]), (comm.split, [[wrong]])):
+            with pytest.raises(TypeError, match=f"group rank{told}"):
+                make(ranks)
+        with pytest.raises(TypeError, match=f"dp{told}"):
+            qc.Mesh(comm, dp=wrong)
+
+
+def test_whole_numbers_of_numpy_make_the_same_groups(four: Communicator) -> None:
+    group = four.split([np.array([1, 3])])
+    assert group is not None
+    assert (group.name, group.group) == ("world[1, 3]", (1, 3))
+    assert repr(qc.Mesh(four, dp=np.int64(2), tp=-1).shape) == "{'dp': 2, 'tp': 2}"
+
+
 def test_rows_must_be_as_many_as_ranks(four: Communicator) -> None:
     for call in (four.all_to_all, four.reduce_scatter):
         with pytest.raises(ValueError, match=r"must have length 4, the input has shape \(3, 2\)"):
@@ -132,6 +165,36 @@ def test_counting_records_every_message_and_moves_nothing(four: Communicator) ->
         ("all_to_all", world, header, header * 3 / 4),
         ("all_to_all (ragged)", world, 104, 72),
     ]
+
+
+def test_recordings_within_recordings_are_noted_in_both(four: Communicator) -> None:
+    for comm in (four, qc.init()):
+        always = None if comm.messages is None else list(comm.messages)
+        with comm.recording() as outer:
+            comm.barrier()
+            with comm.recording() as inner:
+                comm.all_gather(np.zeros(2))
+            comm.broadcast(np.zeros(3))
+        assert [m.op for m in inner] == ["all_gather"]
+        assert [m.op for m in outer] == ["barrier", "all_gather", "broadcast"]
+        assert comm.messages == (None if always is None else [*always, *outer])
+
+
+def test_a_groups_nodes_are_those_of_its_ranks() -> None:
+    nodes = ["a", "a", "b", "b", "c"]
+    for rank in range(5):
+        guard = Guard(rank, 5, 10.0, None, sys.exit)
+        transport = CountingTransport(5, rank)
+        place = Place.among(rank, nodes)
+        world = Communicator(transport, transport, guard=guard, place=place, group=(0, 1, 2, 3, 4))
+        assert world.num_nodes == 3
+        pair = world.split([[1, 0], [4, 3], [2]])
+        assert pair is not None
+        assert pair.num_nodes == (2 if rank > 2 else 1)
+        if rank > 2:
+            alone = pair.split([[0], [1]])
+            assert alone is not None
+            assert alone.num_nodes == 1
 
 
 def test_counting_reaches_sizes_that_no_machine_has() -> None:

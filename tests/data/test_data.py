@@ -6,6 +6,7 @@ import struct
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -58,6 +59,35 @@ def test_items_of_any_structure_are_stacked():
     assert batch["x"].shape == (3, 2)
     assert batch["x"].dtype == np.float32
     assert batch["y"].tolist() == [0, 1, 2]
+
+
+def test_named_tuples_keep_their_names():
+    class Item(NamedTuple):
+        x: np.ndarray
+        rest: tuple[int, dict[str, float]]
+
+    items = [Item(np.full(2, i), (i, {"y": i / 2})) for i in range(3)]
+    shares = [SimpleNamespace(rank=r, size=4) for r in range(4)]
+    for batch in (next(iter(DataLoader(items, 3))), *(next(iter(DataLoader(items, 3, ranks=of))) for of in shares)):
+        assert type(batch) is Item
+        rows = len(batch.x)
+        assert batch.x.shape == (rows, 2)
+        assert batch.rest[0].tolist() == batch.x.numpy()[:, 0].tolist() == (2 * batch.rest[1]["y"].numpy()).tolist()
+    assert rows == 1
+
+
+@pytest.mark.parametrize("indices", [np.arange(4) % 2 == 0, [True, False, True, True], [0.0, 1.5], ["a"]])
+def test_masks_are_no_indices(indices):
+    told = r"whole numbers.*flatnonzero"
+    with pytest.raises(TypeError, match=told):
+        data.Subset(np.arange(4), indices)
+    for options in ({"sampler": indices}, {"sampler": SimpleNamespace(indices=lambda: indices)}):
+        with pytest.raises(TypeError, match=told):
+            DataLoader(np.arange(4), 2, **options).iterate()
+    with pytest.raises(TypeError, match=told):
+        DataLoader(np.arange(4), batch_sampler=[[1], indices]).iterate()
+    assert len(data.Subset(np.arange(4), [])) == 0
+    assert data.Subset(np.arange(4), np.array([3, 1], np.uint8))[0] == 3
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

@@ -1,5 +1,7 @@
 """Transforms of images, against torch's interpolation and plain indexing."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,23 @@ def test_crop_scale_and_normalise():
     got = steps(given)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, (3, 0), (-2, 3), (4,), (4, 4, 4), 2.5, (3, 1.5), "4", None])
+def test_sizes_are_one_or_two_numbers_of_pixels(wrong):
+    for kind in (Resize, CenterCrop):
+        with pytest.raises(ValueError, match=rf"{kind.__name__}\({re.escape(str(wrong))}\): .*at least one pixel"):
+            kind(wrong)
+        for size in (np.int64(4), [4, 4], (np.uint8(4), 4)):
+            np.testing.assert_array_equal(kind(size)(image(9, 9)), kind((4, 4))(image(9, 9)))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64])
+def test_whole_numbers_become_shares_of_255_and_floats_stay(dtype):
+    given = image()
+    np.testing.assert_allclose(ChannelsFirst()(given.astype(dtype)), given.transpose(2, 0, 1) / 255, atol=1e-6)
+    for kind in (np.float16, np.float32, np.float64):
+        np.testing.assert_array_equal(ChannelsFirst()(given.astype(kind)), given.transpose(2, 0, 1))
 
 
 def test_a_dataset_is_transformed_when_it_is_read():

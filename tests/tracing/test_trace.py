@@ -171,6 +171,41 @@ def test_on_ranks(run_ranks, tmp_path) -> None:
     assert found["otherData"]["summary"] in done.stderr
 
 
+def test_a_groups_trace_has_the_worlds_numbers(run_ranks, tmp_path) -> None:
+    """Ranks 3, 1 and 2 of 4 trace what they do: no first rank of the node is among them, and their order is another."""
+    script = tmp_path / "group.py"
+    script.write_text(
+        "import sys, time, numpy as np, qdist as qd\n"
+        "comm = qd.comm.init()\n"
+        "group = comm.split([[0], [3, 1, 2]])\n"
+        "group.barrier()\n"
+        "with qd.trace(sys.argv[1] + str(group.size), comm=group, table=False):\n"
+        "    if comm.rank == 1:\n"
+        "        time.sleep(0.3)\n"
+        "        group.send(np.ones(4), 2)\n"
+        "    elif comm.rank == 2:\n"
+        "        group.recv(np.empty(4), 1)\n"
+        "    elif comm.rank == 3:\n"
+        "        time.sleep(0.6)\n"
+        "    group.barrier()\n"
+    )
+    done = run_ranks(4, [script, tmp_path / "t"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    found, events = read(tmp_path / "t3")
+    assert {event["pid"] for event in events} == {1, 2, 3}
+    waits = found["otherData"]["waits"]
+    assert waits["2"]["1"] > 0.1  # for its message
+    assert min(waits["1"]["3"], waits["2"]["3"]) > 0.1
+    assert {event["pid"] for event in read(tmp_path / "t1")[1]} == {0}
+
+
+def test_a_folder_in_the_place_of_the_file_is_told_before_the_block(tmp_path) -> None:
+    ran = []
+    with pytest.raises(ValueError, match="is a folder"), qd.trace(tmp_path):
+        ran.append(1)
+    assert not ran
+
+
 def _inside(inner: dict, outer: dict) -> bool:
     ends = [e["ts"] + e["dur"] for e in (inner, outer)]
     return inner["pid"] == outer["pid"] and outer["ts"] <= inner["ts"] and ends[0] <= ends[1]

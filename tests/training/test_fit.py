@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qdist import data, nn, optim
+from qdist import data, nn, optim, training
 from qdist.parallel.auto import Callback, Engine
 from qdist.tensor import manual_seed
 
@@ -19,24 +19,57 @@ class Dies(Callback):
             raise KeyboardInterrupt
 
 
-def fit(callbacks=(), **options) -> tuple[list[dict], list[np.ndarray]]:
+def batch_sampler(kind: str) -> data.BatchSampler:
+    """Of the rows of one rank where it is one of several, in an order of its own in each epoch."""
+    if kind == "shuffled":
+        return data.BatchSampler(len(X), shuffle=True, batch_size=4, seed=1)
+    order = data.DistributedSampler(len(X), 1, 2, seed=1) if kind == "share" else data.RandomSampler(len(X), 1)
+    return data.BatchSampler(sampler=order, batch_size=3, drop_last=True)
+
+
+def fit(callbacks=(), batches: str = "", **options) -> tuple[list[dict], list[np.ndarray]]:
     manual_seed(3)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, 3))
     engine = Engine(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters(), lr=0.05))
     loader = engine.dataloader(data.ArrayDataset(X, Y), 4, shuffle=True, seed=1, epochs=3)
+    if batches:
+        loader = data.DataLoader(data.ArrayDataset(X, Y), batch_sampler=batch_sampler(batches))
     history = engine.fit(loader, 3, valid_data=[(X, Y)], callbacks=callbacks, **options)
     return history, [parameter.numpy() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize("every", [1, 2, 5])
-def test_a_fit_that_died_goes_on_bit_by_bit(tmp_path: Path, every: int) -> None:
-    want, values = fit()
+@pytest.mark.parametrize(
+    ("every", "batches"), [(1, ""), (2, ""), (5, ""), (1, "shuffled"), (5, "shuffled"), (2, "share"), (4, "order")]
+)
+def test_a_fit_that_died_goes_on_bit_by_bit(tmp_path: Path, every: int, batches: str) -> None:
+    want, values = fit(batches=batches)
     with pytest.raises(KeyboardInterrupt):
-        fit([Dies()], folder=tmp_path, every=every)
-    history, got = fit(folder=tmp_path, every=every)
+        fit([Dies()], batches, folder=tmp_path, every=every)
+    history, got = fit(batches=batches, folder=tmp_path, every=every)
     assert history == want
     assert len(history) == 3
     for a, b in zip(got, values, strict=True):
         np.testing.assert_array_equal(a, b)
     # All is over: the same call takes no step.
-    assert fit([Dies()], folder=tmp_path)[0] == want
+    assert fit([Dies()], batches, folder=tmp_path)[0] == want
+
+
+@pytest.mark.parametrize("batches", ["", "shuffled", "share", "order"])
+def test_batches_begin_at_the_pass_that_was_set(batches: str) -> None:
+    def loader() -> data.DataLoader:
+        rows = data.ArrayDataset(X, np.arange(len(X)))
+        if batches:
+            return data.DataLoader(rows, batch_sampler=batch_sampler(batches))
+        return data.DataLoader(rows, 4, shuffle=True, seed=1)
+
+    made = loader()
+    passes = [[labels.tolist() for _, labels in made] for _ in range(5)]
+    assert passes[2] != passes[0]
+    again = loader()
+    (again.batch_sampler or again.sampler).set_epoch(2)
+    stream = training.Batches(again)
+    want = [batch for one in passes[2:] for batch in one]
+    assert [next(stream)[1].tolist() for _ in range(len(passes[0]) + 1)] == want[: len(passes[0]) + 1]
+    resumed = training.Batches(loader())
+    resumed.load_state_dict(stream.state_dict())
+    assert [next(resumed)[1].tolist() for _ in want[len(passes[0]) + 1 :]] == want[len(passes[0]) + 1 :]

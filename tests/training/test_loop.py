@@ -196,6 +196,32 @@ def test_the_log_has_every_step_once_and_says_what_happened(tmp_path: Path, undi
     assert sum(e.get("event") == "saved" for e in entries) == 3
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_log_goes_on_after_lines_of_any_kind(tmp_path: Path, end: str) -> None:
+    """What a crash has left there keeps no training from going on; end="": it cut off the last line's end alone."""
+    list(training.steps(1, {}, tmp_path))
+    log = tmp_path / "log.jsonl"
+    step, note = '{"step": 0, "loss": 1.0}', '{"event": "note", "why": "\\u2028"}'
+    odd = ["\0\0\0", "[1, 2]", '{"step": "first"}', '{"step": null}', '{"text": 1}', '"step"', "{"]
+    log.write_bytes("\n".join([step, *odd, note, ""]).encode() + b"\xff\xfe\n" + (note + end).encode())
+    for again in training.steps(2, {}, tmp_path):
+        again.record(loss=0.5)
+    lines = log.read_text().splitlines()
+    assert lines[:3] == [step, note, note]
+    assert [json.loads(line).get("event", "step") for line in lines[3:]] == ["resumed", "step", "saved"]
+
+
+@pytest.mark.parametrize("text", ["my notes\n", '{"text": "a"}\n{"text": "b"}\n', "a,b\n1,2\n", "\x89PNG\n\x1a\n"])
+def test_a_file_that_is_no_log_is_left_alone(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other").write_text(text)
+    with pytest.raises(ValueError, match=r"other.*no line of a log.*another file"):
+        list(training.steps(2, {}, tmp_path / "run", log=tmp_path / "other"))
+    assert (tmp_path / "other").read_text() == text
+    # The very first line of a log, cut off, is no reason.
+    (tmp_path / "cut").write_text('{"step": 0, "lo')
+    assert len(list(training.steps(2, {}, log=tmp_path / "cut"))) == 2
+
+
 def test_early_stopping_counts_over_restarts(tmp_path: Path) -> None:
     values = [3.0, 2.0, 2.5, math.nan, 1.9999, 2.2, 9, 9]
     taken = []
@@ -228,6 +254,7 @@ def test_stop_and_a_finished_run(tmp_path: Path) -> None:
         ({"every": 0, "folder": "x"}, "every=0"),
         ({"every": 2}, "there is no folder"),
         ({"folder": "x", "keep": 0}, "keep=0"),
+        ({"keep": 5}, "there is no folder"),
         ({"patience": 0}, "patience=0"),
         ({"total": 2.5}, "total=2.5: must be a whole number"),
         ({"total": float("nan")}, "total=nan"),
@@ -245,6 +272,19 @@ def test_stop_and_a_finished_run(tmp_path: Path) -> None:
 def test_wrong_options_are_refused(options, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         training.steps(**{"total": 3, **options})
+
+
+@pytest.mark.parametrize("name", ["step", "event", "time"])
+def test_metrics_do_not_take_the_names_that_lines_of_the_log_have(tmp_path: Path, name: str) -> None:
+    stream = iter(training.steps(2, {}, tmp_path))
+    first = next(stream)
+    with pytest.raises(ValueError, match=rf"record\({name}=...\): .*step, event and time"):
+        first.record(loss=1.0, **{name: 2.0})
+    stream.close()
+    loop = training.steps(2, {}, tmp_path)
+    for step in loop:
+        step.record(seconds=2.0)
+    assert loop.history.values == {"seconds": [2.0, 2.0]}
 
 
 def test_parts_that_differ_and_checkpoints_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import REQUEUE
 from qdist.comm.launch.hosts import Host, reachable
 
-__all__ = ["Restarts", "note_reason"]
+__all__ = ["BACKOFF", "Restarts", "note_reason"]
 
 _log = logging.getLogger("qdist.comm")
 
+BACKOFF = 1.0
+"""Seconds before the first restart, where nothing else is said."""
 _LONGEST_PAUSE = 300.0
 _PROBE = 10.0
 """Seconds within which a host answers by ssh, or is gone."""
@@ -50,7 +52,7 @@ class Restarts:
     Raises ValueError for numbers that cannot be.
     """
 
-    def __init__(self, most: int, min_ranks: int | None = None, backoff: float = 1.0) -> None:
+    def __init__(self, most: int, min_ranks: int | None = None, backoff: float = BACKOFF) -> None:
         if most < 0:
             raise ValueError(f"--restarts {most}: at least 0")
         if min_ranks is not None and min_ranks < 1:

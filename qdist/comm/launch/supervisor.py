@@ -26,7 +26,12 @@ from qdist.comm.launch.restarts import Restarts, note_reason
 from qdist.comm.store.server import StoreServer
 from qdist.comm.transports.libmpi import find_mpirun
 
-__all__ = ["run"]
+__all__ = ["START_TIMEOUT", "run"]
+
+START_TIMEOUT = 30.0
+"""Seconds for all ranks to start, where nothing else is said."""
+_LONGEST = 1e9
+"""Seconds that every timer takes."""
 
 _SIGNALLED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
@@ -38,7 +43,7 @@ def run(
     hosts: Sequence[Host] = (),
     output: str | None = None,
     verbose: bool = False,
-    start_timeout: float = 30.0,
+    start_timeout: float = START_TIMEOUT,
     mpi: str = "auto",
     master: tuple[str | None, int | None] = (None, None),
     local_rank_option: str = "",
@@ -77,8 +82,9 @@ def run(
         }
         given |= {"local_rank_option": local_rank_option, "grace": grace}
         return restarts.run(lambda n, h: run(program, n, hosts=h, **given), ranks, check_hosts(hosts))
-    if not grace > 0:
-        raise ValueError(f"--grace {grace:g}: more than 0 seconds")
+    for option, seconds in (("--grace", grace), ("--start-timeout", start_timeout)):
+        if not 0 < seconds <= _LONGEST:
+            raise ValueError(f"{option} {seconds:g}: more than 0 and at most {_LONGEST:g} seconds")
     hosts = check_hosts(hosts)
     slots = sum(n for _, n in hosts)
     ranks = ranks if ranks is not None else max(1, slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,19 +11,29 @@ import numpy as np
 from qdist.comm.messages.arrays import Array, as_input, as_output, check_movable, copy_if_overlapping, is_cupy
 from qdist.comm.messages.group import Group
 
-__all__ = ["array", "counts", "group", "peer", "rank", "receiver", "rows", "trade"]
+__all__ = ["array", "counts", "group", "peer", "rank", "receiver", "rows", "trade", "whole"]
+
+
+def whole(what: str, number: Any) -> int:
+    """The number as an int. Raises TypeError for what is no whole number."""
+    if type(number) is int:
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what}={number!r}: a whole number") from None
 
 
 def rank(comm: Group, what: str, number: int) -> None:
     """Raises ValueError unless ``number`` is a rank of ``comm``."""
-    if not 0 <= number < comm.size:
+    if not 0 <= whole(what, number) < comm.size:
         raise ValueError(f"{what}={number} is not a rank of {comm.name!r}: ranks are 0 to {comm.size - 1}")
 
 
 def peer(comm: Group, what: str, number: int, tag: int) -> None:
     """Raises ValueError unless a message can go to or come from this rank with this tag."""
     rank(comm, what, number)
-    if not 0 <= tag < 1 << 31:
+    if not 0 <= whole("tag", tag) < 1 << 31:
         raise ValueError(f"tag={tag}: tags are 0 to 2**31 - 1, or to what the MPI library has room for")
 
 

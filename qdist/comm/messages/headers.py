@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.comm.messages import objects
 from qdist.comm.messages.arrays import Array, as_input, module_of
 from qdist.comm.messages.group import Collectives
 
@@ -20,7 +21,7 @@ _DIMS = 8
 def of_root(comm: Collectives, shape: tuple[int, ...], dtype: Any, root: int) -> tuple[tuple[int, ...], np.dtype]:
     """Root's row shape and dtype, on every rank: scatter's receivers need not know them.
 
-    Raises ValueError or TypeError for rows that a header cannot describe.
+    Raises ValueError for rows that a header cannot describe.
     """
     if len(shape) > _DIMS:
         raise ValueError(f"scatter takes rows of at most {_DIMS} dimensions, not {len(shape)}")
@@ -30,15 +31,15 @@ def of_root(comm: Collectives, shape: tuple[int, ...], dtype: Any, root: int) ->
         return shape, np.dtype(dtype)
     header = np.zeros(2 + _DIMS, np.int64)
     if comm.rank == root:
-        code = np.dtype(dtype).str.encode()
-        if len(code) > 8:
-            raise TypeError(f"scatter cannot send dtype {dtype}")
         header[0] = len(shape)
         header[1 : 1 + len(shape)] = shape
-        header[-1] = int.from_bytes(code, "little")
+        # The code of a dtype with fields says nothing of them.
+        header[-1] = 0 if dtype.kind == "V" else int.from_bytes(dtype.str.encode(), "little")
     header = comm.broadcast(header, root)
-    code = int(header[-1]).to_bytes(8, "little").rstrip(b"\0").decode()
-    return tuple(int(d) for d in header[1 : 1 + header[0]]), np.dtype(code)
+    rows = tuple(int(d) for d in header[1 : 1 + header[0]])
+    if header[-1] == 0:
+        return rows, objects.broadcast(comm, dtype, root)
+    return rows, np.dtype(int(header[-1]).to_bytes(8, "little").rstrip(b"\0").decode())
 
 
 def all_to_all_of_list(comm: Collectives, parts: Sequence[Any], async_op: bool) -> Any:

@@ -59,7 +59,9 @@ def main() -> None:
     if address := os.environ.pop("QDIST_LAUNCHER", None):
         report(address, rank)
     if output := os.environ.pop("QDIST_OUTPUT", None):
-        target = os.open(f"{output}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        # A job that was started again goes on behind what tells why.
+        begin = os.O_APPEND if os.environ.get("QDIST_RESTART") else os.O_TRUNC
+        target = os.open(f"{output}.{rank}", os.O_WRONLY | os.O_CREAT | begin, 0o644)
         os.dup2(target, 1)
         os.dup2(target, 2)
     program = json.loads(sys.argv[1])

@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from qdist.comm.errors import CommError
 from qdist.comm.messages.reduction import ReduceOp
+from qdist.comm.standalone import mpich_segments
 
 __all__ = ["MpiTransport", "abort"]
 
@@ -204,6 +205,8 @@ def abort(code: int) -> None:
     last_resort = threading.Timer(3.0, os._exit, (code,))
     last_resort.daemon = True
     last_resort.start()
+    # A rank that fails before all have come through init() leaves MPICH's segment with its name.
+    mpich_segments.unlink(mpich_segments.segments())
     # The launcher stops passing on what ranks have written when one of them aborts: the last words get time to arrive.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -9,11 +9,20 @@ import numpy as np
 
 import qdist.comm as qc
 from qdist.comm.bootstrap import initialize
+from qdist.comm.standalone import mpich_segments
+
+
+def tell_segments() -> None:
+    """The files of shared memory that MPI has named: at the end there must be none."""
+    for path, _ in mpich_segments.segments():
+        sys.stdout.write(f"segment {path}\n")
+    sys.stdout.flush()
 
 
 def wrong_communicator(rank: int, caught: bool) -> None:
     from mpi4py import MPI
 
+    tell_segments()
     try:
         qc.init(comm="no communicator" if rank == 1 else MPI.COMM_WORLD, timeout=60)
     except TypeError:
@@ -47,6 +56,7 @@ def gpu_is_missing_on_one_rank(rank: int) -> None:
 def never_comes(rank: int) -> None:
     from mpi4py import MPI
 
+    tell_segments()
     if rank == 1:
         time.sleep(60)
     qc.init(comm=MPI.COMM_WORLD, timeout=1)

@@ -1,6 +1,7 @@
 """init() fails on one rank after MPI has started: all ranks learn of it or end, and none hangs."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ def fail(run_ranks, what: str) -> str:
     done = run_ranks(3, [FAILING, what], timeout=60)
     assert time.monotonic() - start < _SOON
     assert done.returncode != 0
+    assert [path for path in re.findall(r"segment (/dev/shm/mpich_\w+)", done.stdout) if os.path.exists(path)] == []
     return done.stdout + done.stderr
 
 

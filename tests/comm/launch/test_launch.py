@@ -90,6 +90,21 @@ def test_run_writes_one_file_a_rank(script: Path, tmp_path: Path) -> None:
     assert [(tmp_path / f"out.{r}").read_text() for r in (0, 1)] == ["rank 0 of 2\n", "rank 1 of 2\n"]
 
 
+def test_restarts_go_on_in_the_files_of_the_ranks(tmp_path: Path) -> None:
+    """Why a job failed is still there when it has been started again; a job that is started anew begins new files."""
+    script, out = tmp_path / "fails.py", tmp_path / "out"
+    script.write_text(
+        "import os, sys\nstart = os.environ.get('QDIST_RESTART', '0')\nprint('start', start, flush=True)\n"
+        "sys.exit(f'failed {start}' if start != '2' else 0)\n"
+    )
+    for _ in range(2):
+        again = ["--restarts", "2", "--backoff", "0"]
+        done = qdist_command("run", "--mpi", "bundled", *again, "--output-filename", out, script)
+        assert done.returncode == 0, done.stderr
+        lines = ["start 0", "failed 0", "start 1", "failed 1", "start 2"]
+        assert (tmp_path / "out.0").read_text().splitlines() == lines
+
+
 def test_verbose_run_checks_the_ranks_first(script: Path) -> None:
     done = qdist_command("run", "--mpi", "bundled", "-n", "2", "--verbose", script)
     assert done.returncode == 0, done.stderr
@@ -147,6 +162,10 @@ def test_ranks_that_do_not_start_in_time_are_named(script: Path, tmp_path: Path)
         (["-H", "a:zero", "x.py"], "'a:zero' is not name or name:ranks"),
         *(([flag, "/no/such/file", "x.py"], "No such file") for flag in ("-f", "-hostfile", "--hostfile")),
         (["--mpi", "/no/such/mpirun", "x.py"], "no launcher at '/no/such/mpirun'"),
+        (["-n", "2", "--backoff", "3", "x.py"], "--backoff 3 is for restarts: give --restarts N too"),
+        (["--nnodes", "2", "--start-timeout", "5", "x.py"], "--start-timeout is for one launcher"),
+        *((["--grace", text, "x.py"], f"--grace {text}: more than 0") for text in ("0", "inf", "nan", "1e+30")),
+        *((["--start-timeout", text, "x.py"], f"--start-timeout {text}: more than 0") for text in ("0", "-1", "nan")),
     ],
 )
 def test_wrong_command_lines_say_what_is_wrong(

@@ -141,6 +141,19 @@ def test_scatter_needs_the_array_on_root_alone(comm: qc.Communicator, dtype: str
 
 
 @both_ways
+@pytest.mark.parametrize("dtype", [[("a", "<i4"), ("b", "<f8")], [("a", "u1"), ("b", "<f4", (2,))]])
+def test_rows_with_fields_are_scattered_with_them(comm: qc.Communicator, dtype: Any, async_op: bool) -> None:
+    root = comm.size - 1
+    whole = np.zeros((comm.size, 3), dtype)
+    whole["a"], whole["b"] = np.arange(comm.size)[:, None], 0.5
+    for out in (None, np.zeros(3, dtype)):
+        x = whole if comm.rank == root else None
+        got = finish(comm.scatter(x, root, out=out, async_op=async_op), async_op)
+        assert got.dtype == whole.dtype
+        assert (got == whole[comm.rank]).all()
+
+
+@both_ways
 @every_kind
 @every_dtype
 def test_all_to_all(comm: qc.Communicator, dtype: str, kind: str, async_op: bool) -> None:
