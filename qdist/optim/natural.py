@@ -47,8 +47,10 @@ class QuantumNaturalGradient(Optimizer):
         if self.param_groups:
             raise ValueError("QuantumNaturalGradient has one group: the metric is that of all parameters together")
         for name, least in (("damping", 0.0), ("iterations", 1), ("tolerance", 0.0)):
-            if group[name] < least:
+            if not group[name] >= least:
                 raise ValueError(f"QuantumNaturalGradient: {name} must be at least {least}, got {group[name]}")
+        if not isinstance(group["iterations"], int | np.integer):
+            raise ValueError(f"QuantumNaturalGradient: iterations is a whole number, got {group['iterations']}")
         for p in group["params"]:
             if p.dtype.kind != "f":
                 raise TypeError(f"QuantumNaturalGradient updates real parameters, which are angles; got {p.dtype}")

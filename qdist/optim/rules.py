@@ -42,7 +42,7 @@ class SGD(Optimizer):
 
     def _check(self, group: dict[str, Any]) -> None:
         super()._check(group)
-        if group["momentum"] < 0:
+        if not group["momentum"] >= 0:
             raise ValueError(f"SGD: momentum must not be negative, got {group['momentum']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("SGD: nesterov needs a momentum and no dampening")

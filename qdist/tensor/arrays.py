@@ -151,12 +151,13 @@ def as_array(value: object, dtype: Any = None) -> Array:
     """
     if is_array(value):
         array: Any = value
+        if array.dtype is not FLOAT32:
+            _check_numbers(array, value)
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
-    if isinstance(value, np.generic):
-        return np.asarray(value, dtype=dtype)
     array = np.asarray(value)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"a tensor holds numbers; {type(value).__name__} gave dtype {array.dtype}")
+    _check_numbers(array, value)
+    if isinstance(value, np.generic):
+        return array if dtype is None else array.astype(dtype)
     if dtype is None:
         if array.dtype == FLOAT64:
             dtype = FLOAT32
@@ -165,6 +166,12 @@ def as_array(value: object, dtype: Any = None) -> Array:
         else:
             return array
     return array.astype(dtype)
+
+
+def _check_numbers(array: Array, value: object) -> None:
+    """Raises TypeError for objects, texts and times."""
+    if array.dtype.kind in "OSTUMm":
+        raise TypeError(f"a tensor holds numbers; {type(value).__name__} gave dtype {array.dtype}")
 
 
 def complex_of(dtype: np.dtype) -> np.dtype:

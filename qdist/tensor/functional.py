@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -77,6 +78,8 @@ __all__ = [
 
 Size = int | tuple[int, int]
 
+_NUMBERS = (int, float, builtins.complex, np.generic)
+
 
 def as_tensor(value: Any) -> Tensor:
     """The value itself when it is a Tensor, else a new one."""
@@ -126,6 +129,9 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
 
 def where(condition: Any, a: Any, b: Any) -> Tensor:
     """a where the condition holds, b elsewhere."""
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        # The condition is not what their dtype depends on.
+        a = Tensor(a.item() if isinstance(a, np.generic) else a)
     return apply("where", condition, a, b)
 
 
@@ -248,14 +254,23 @@ def embedding(table: Any, indices: Any) -> Tensor:
 
     Raises:
         IndexError: for an index outside the table.
+        TypeError: for indices that are not integers.
     """
     table, indices = as_tensor(table), as_tensor(indices)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"embedding takes integer indices, got {indices.dtype}")
+    check_rows(indices._data, len(table))
+    return apply("embedding", table, indices)
+
+
+def check_rows(indices: arrays.Array, count: int) -> None:
+    """Raises IndexError for an index outside of a table of so many rows."""
+    # A tensor that is divided among ranks can be empty here.
     if indices.size:
         # Arrays would count a negative one from the end, and a GPU wrap a large one around, in silence.
-        low, high = int(indices._data.min()), int(indices._data.max())
-        if low < 0 or high >= len(table):
-            raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {len(table)} rows")
-    return apply("embedding", table, indices)
+        low, high = int(indices.min()), int(indices.max())
+        if low < 0 or high >= count:
+            raise IndexError(f"embedding: indices go from {low} to {high}, but the table has {count} rows")
 
 
 def rms_norm(x: Any, shape: tuple[int, ...], weight: Any = None, eps: float = 1e-6) -> Tensor:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .arrays import kind_of
+
 if TYPE_CHECKING:
     from .tensor import Tensor
 
@@ -16,6 +18,7 @@ class InPlace:
 
     __slots__ = ()
     if TYPE_CHECKING:
+        _data: Any
 
         @property
         def size(self) -> int: ...
@@ -28,21 +31,32 @@ class InPlace:
         self[...] = value
         return self
 
+    def _become(self, result: Any) -> Any:
+        """Takes the result of arithmetic. Raises TypeError where a part of it would be cut off in silence: fractions in
+        a tensor of integers, imaginary parts in a real one."""
+        dtype = self._data.dtype
+        if _KINDS[kind_of(result.dtype)] > _KINDS[kind_of(dtype)]:
+            raise TypeError(
+                f"the result is {result.dtype}, and a tensor of {dtype} changed in place stays {dtype}: convert it "
+                "with .to(dtype) before, or make a new tensor"
+            )
+        return self._change(result)
+
     def add_(self, other: Any) -> Tensor:
         """Adds in place; returns the tensor."""
-        return self._change(_array(self) + _array(other))
+        return self._become(_array(self) + _array(other))
 
     def sub_(self, other: Any) -> Tensor:
         """Subtracts in place; returns the tensor."""
-        return self._change(_array(self) - _array(other))
+        return self._become(_array(self) - _array(other))
 
     def mul_(self, other: Any) -> Tensor:
         """Multiplies in place; returns the tensor."""
-        return self._change(_array(self) * _array(other))
+        return self._become(_array(self) * _array(other))
 
     def div_(self, other: Any) -> Tensor:
         """Divides in place; returns the tensor."""
-        return self._change(_array(self) / _array(other))
+        return self._become(_array(self) / _array(other))
 
     def copy_(self, other: Any) -> Tensor:
         """The other's values, converted."""
@@ -79,6 +93,10 @@ class InPlace:
     def cuda(self, index: int = 0) -> Tensor:
         """On a GPU. Raises RuntimeError where there is none of this number."""
         return self.to(f"cuda:{index}")
+
+
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+"""Kinds of numbers, each of which holds those before it."""
 
 
 def _array(value: Any) -> Any:

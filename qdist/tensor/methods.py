@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import as_dtype, device_of
+from .arrays import FLOAT32, as_dtype, device_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -138,7 +138,9 @@ class Methods:
 
     def clip(self, low: float | None = None, high: float | None = None) -> Tensor:
         """Keep every element within [low, high]; None leaves that side open."""
-        return self._run("clip", self, low=low, high=high)
+        low, high = [bound.item() if isinstance(bound, np.generic) else bound for bound in (low, high)]
+        floats = self.dtype.kind in "biu" and float in (type(low), type(high))
+        return self._run("clip", self._run("cast", self, dtype=FLOAT32) if floats else self, low=low, high=high)
 
     def sign(self) -> Tensor:
         """-1, 0 or 1; without a gradient."""

@@ -240,6 +240,12 @@ def ticket(shape: tuple[int, ...], *spans: Span) -> Ticket:
     return drawn.within(Span(0, whole * each, ((first * each, behind * each),)))
 
 
+def skip(draws: int) -> None:
+    """Goes on from where so many more draws would have come."""
+    for _ in range(draws):
+        default_generator().ticket()
+
+
 def manual_seed(seed: int, rank: int = 0) -> Generator:
     """Restart the default generator.
 

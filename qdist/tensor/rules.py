@@ -116,7 +116,7 @@ RULES: dict[str, Rule] = {
         Rule("sign", ar.plain("sign"), None),
         Rule("floor", ar.plain("floor"), None),
         Rule("ceil", ar.plain("ceil"), None),
-        Rule("round", ar.plain("rint"), None),
+        Rule("round", ar.rounded, None),
         Rule("argmax", rd.argmax, None),
         Rule("argmin", rd.argmin, None),
         # Activations and losses

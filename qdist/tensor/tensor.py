@@ -355,6 +355,8 @@ class Tensor(Operators, Methods, InPlace):
         for part in parts:
             if isinstance(part, (Tensor, list)) or arrays.is_array(part):
                 tensor = part if isinstance(part, Tensor) else Tensor(part)
+                if tensor.size == 0 and isinstance(part, list):
+                    tensor = tensor.to(np.int64)  # Which NumPy gives to an empty list alone.
                 if tensor.dtype.kind not in "biu":
                     raise TypeError(f"an index must be integers or a mask, not {tensor.dtype}")
                 template.append(PLACE)

@@ -74,8 +74,12 @@ def test_state_and_options_come_back() -> None:
 
 def test_refusals() -> None:
     model = layer()
-    with pytest.raises(ValueError, match="damping must be at least 0"):
-        optim.QuantumNaturalGradient(model.parameters(), model.metric_vector, damping=-1)
+    for wrong in (-1, float("nan")):
+        for name in ("damping", "tolerance", "iterations"):
+            with pytest.raises(ValueError, match=f"{name} must be at least [01]"):
+                optim.QuantumNaturalGradient(model.parameters(), model.metric_vector, **{name: wrong})
+    with pytest.raises(ValueError, match=r"iterations is a whole number, got 2\.5"):
+        optim.QuantumNaturalGradient(model.parameters(), model.metric_vector, iterations=2.5)
     optimizer = optim.QuantumNaturalGradient(model.parameters(), model.metric_vector)
     with pytest.raises(ValueError, match="one group"):
         optimizer.add_param_group({"params": [nn.Parameter(np.zeros(2))]})

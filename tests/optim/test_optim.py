@@ -179,6 +179,7 @@ def test_the_update_is_in_place_and_counts_as_a_change():
         (lambda p: optim.SGD([p], lr=np.nan), "must not be negative, got nan"),
         (lambda p: optim.RMSprop([p], alpha=2.0), "alpha must be in"),
         (lambda p: optim.RMSprop([p], momentum=-0.5), "momentum must not be negative"),
+        (lambda p: optim.SGD([p], momentum=float("nan")), "momentum must not be negative"),
         (lambda p: optim.WarmupLR(optim.SGD([p]), 3, after=optim.StepLR(optim.SGD([p]), 1)), "the same optimiser"),
         (lambda p: optim.clip_grad_value_([p], np.nan), "positive"),
         (lambda p: optim.SGD([p, p]), "twice"),

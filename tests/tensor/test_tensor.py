@@ -1,5 +1,7 @@
 """Tensor itself: dtypes, devices, indexing, conversions, errors."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -73,6 +75,60 @@ def test_integers_give_way_to_the_floats_they_meet():
     assert (Tensor([True]) + 1).dtype == np.int64
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "bool"])
+def test_bounds_of_integers_are_torchs(dtype):
+    values = np.array([0, 1, 1, 0] if dtype == "bool" else [0, 1, 5, 7], dtype)
+    for low, high in ((1, 6), (0.5, None), (None, 1.5), (np.float64(0.5), np.int64(6)), (np.int64(1), None)):
+        if dtype == "bool" and float not in (type(low), type(high)):
+            continue  # torch has none.
+        bounds = [None if b is None else np.asarray(b).item() for b in (low, high)]
+        wanted = torch.tensor(values).clamp(*bounds).numpy()
+        found = Tensor(values).clip(low, high)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.numpy(), wanted)
+    x = Tensor(np.array([0.2, 0.7], np.float32), requires_grad=True)
+    y = x.clip(np.float64(0.5))
+    y.backward(np.ones(2, np.float32))
+    assert y.dtype == x.grad.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int32", "int64"])
+def test_running_sums_of_integers_are_sums(dtype):
+    values = np.array([[1, 0, 1], [1, 1, 1]], dtype) * np.array(1 if dtype == "bool" else 120, dtype)
+    x = Tensor(values)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(x.cumsum(axis).numpy(), np.cumsum(values.astype(np.int64), axis))
+        last = x.cumsum(axis)[-1] if axis == 0 else x.cumsum(axis)[:, -1]
+        assert last.dtype == x.sum(axis).dtype
+        np.testing.assert_array_equal(last.numpy(), x.sum(axis).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
+def test_integers_are_rounded_already(dtype):
+    x = Tensor(np.array([0, 1, 1], dtype))
+    for rounded in (x.round(), x.floor(), x.ceil()):
+        assert rounded.dtype == dtype
+        assert rounded.tolist() == x.tolist()
+        assert not np.shares_memory(rounded.numpy(), x.numpy())
+
+
+def test_a_choice_between_two_numbers_takes_their_dtype():
+    for condition in ([True, False], np.array([1.5, 0.0]), np.array([2, 0]), True):
+        chosen = Tensor(condition)
+        for a, b, dtype in (
+            (1, 0, "i8"),
+            (1.0, 0, "f4"),
+            (0, 0.5, "f4"),
+            (True, False, "?"),
+            (1j, 2, "c8"),
+            (np.float64(1), 2, "f4"),
+        ):
+            found = qt.where(chosen, a, b)
+            assert found.dtype == dtype
+            assert not found.requires_grad
+            np.testing.assert_array_equal(found.numpy(), np.where(np.asarray(condition), a, b))
+
+
 @pytest.mark.parametrize("other", [np.float64, np.complex128])
 @pytest.mark.parametrize("mine", [np.float32, np.complex64])
 def test_single_and_double_precision_do_not_mix(mine, other):
@@ -109,8 +165,9 @@ def test_conversions():
     assert [row.shape for row in x] == [(2,)]
     with pytest.raises(ValueError, match="exactly one"):
         x.item()
-    with pytest.raises(TypeError, match="numbers"):
-        Tensor(["a"])
+    for wrong in (["a"], np.array(["a"]), np.array([None, 1.0]), np.datetime64("2020"), np.array([1], "m8[s]")):
+        with pytest.raises(TypeError, match="a tensor holds numbers"):
+            Tensor(wrong)
     assert repr(Tensor([1.0, 2.0], requires_grad=True)) == "Tensor([1., 2.], requires_grad=True)"
 
 
@@ -196,6 +253,23 @@ def test_indices_outside_an_embedding_are_refused(index):
         functional.embedding(Tensor(np.ones((3, 2), np.float32)), Tensor([0, index]))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "means"),
+    [((0, 3), None, ()), ((0, 3), 0, (3,)), ((0, 3), 1, (0,)), ((2, 0, 3), (0, 1), (3,)), ((2, 0, 3), 1, (2, 3))],
+)
+def test_a_mean_of_nothing_is_no_number_and_warns_of_nothing(dtype, shape, axis, means):
+    values = Tensor(np.ones(shape, dtype), requires_grad=True)
+    mean = values.mean(axis)
+    assert (mean.shape, mean.dtype) == (means, np.dtype(dtype))
+    assert np.isnan(mean.numpy()).all()
+    mean.abs2().sum().backward()
+    assert values.grad.shape == shape
+    if axis is not None:
+        assert values.mean(axis, keepdims=True).size == math.prod(means)
+
+
 def test_targets_that_count_nothing_have_to_be_named():
     logits = Tensor(np.ones((2, 3), np.float32))
     with pytest.raises(IndexError, match=r"targets go from -100 to 1, but there are 3 classes; .*ignore_index=-100"):
@@ -235,6 +309,29 @@ def test_real_and_complex_tensors_work_together(call):
 def test_float_indices_are_refused():
     with pytest.raises(TypeError, match="integers or a mask"):
         Tensor([1.0, 2.0])[Tensor([0.0])]
+
+
+def test_masks_are_no_indices_along_an_axis_or_of_rows():
+    x, mask = Tensor(np.ones((2, 2), np.float32)), Tensor([[True, False], [False, True]])
+    for call in (
+        lambda i: functional.embedding(x, i),
+        lambda i: x.gather(i, 1),
+        lambda i: x.scatter_add(i, x, 1),
+    ):
+        for indices in (mask, mask.to(np.float32)):
+            with pytest.raises(TypeError, match=f"takes integer indices, got {indices.dtype}"):
+                call(indices)
+
+
+def test_an_empty_list_picks_nothing():
+    x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    for key in ([], (slice(None), []), [[], []]):
+        picked = x[key]
+        assert picked.shape == x.numpy()[key].shape
+        picked.sum().backward()
+    assert not x.grad.numpy().any()
+    with pytest.raises(TypeError, match="integers or a mask"):
+        x[Tensor([])]
 
 
 def test_attention_that_may_see_nothing_gives_zeros_and_finite_gradients():
@@ -294,6 +391,29 @@ def test_changes_in_place_are_torchs():
     leaf = Tensor(values, requires_grad=True)
     with pytest.raises(RuntimeError, match="would falsify its gradient"):
         (leaf * 2).add_(1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "other"),
+    [("int64", 1.5), ("int32", np.ones(2)), ("uint8", np.ones(2, np.complex64)), ("float32", 1j), ("bool", 2)],
+)
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+def test_no_change_in_place_cuts_numbers_off(name, dtype, other):
+    x = Tensor(np.zeros(2, dtype))
+    if name != "sub_" or dtype != "bool":  # Which torch has not.
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            getattr(torch.zeros(2, dtype=getattr(torch, dtype)), name)(
+                torch.tensor(other) if isinstance(other, np.ndarray) else other
+            )
+    with pytest.raises(TypeError, match=f"a tensor of {dtype} changed in place stays {dtype}"):
+        getattr(x, name)(other)
+    assert not x.numpy().any()
+    assert x.version == 0
+
+
+def test_quotients_of_integers_do_not_fit_integers():
+    with pytest.raises(TypeError, match="the result is float64"):
+        Tensor([1, 2, 3]).div_(2)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "float32", "float64", "complex64"])

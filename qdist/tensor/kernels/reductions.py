@@ -35,12 +35,21 @@ def _spread(xp: Any, g: Array, shape: tuple[int, ...], axis: Axes, keepdims: boo
 
 
 def mean(xp: Any, a: Array, axis: Axes, keepdims: bool) -> Any:
+    if not a.size:
+        return _mean_of_nothing(a, axis, keepdims), a.shape
     found = None if xp is np or keepdims or len(axis) < a.ndim else small_on_gpu.total(a, a.size)
     return (a.mean(axis=axis, keepdims=keepdims) if found is None else found), a.shape
 
 
+def _mean_of_nothing(a: Array, axis: Axes, keepdims: bool) -> Array:
+    """Not a number, without a word: a rank may have no rows of a batch."""
+    with np.errstate(invalid="ignore"):
+        quotient: Array = a.sum(axis=axis, keepdims=keepdims) / math.prod(a.shape[i] for i in axis)
+    return quotient
+
+
 def mean_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdims: bool) -> Any:
-    count = math.prod(saved[i] for i in axis)
+    count = math.prod(saved[i] for i in axis) or 1
     return (_spread(xp, g / count, saved, axis, keepdims),)
 
 
@@ -98,7 +107,8 @@ def logsumexp_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: Axes, keepdim
 
 
 def cumsum(xp: Any, a: Array, axis: int) -> Any:
-    return xp.cumsum(a, axis=axis, dtype=a.dtype), ()
+    # Of integers in 64 bits, as their sum.
+    return xp.cumsum(a, axis=axis), ()
 
 
 def cumsum_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:

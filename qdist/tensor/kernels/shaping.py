@@ -204,7 +204,10 @@ def scatter_add_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any
 
 
 def _check_along(name: str, a: Array, indices: Array, axis: int) -> None:
-    """Raises ValueError unless the places of indices, along all axes but the given one, are places of a."""
+    """Raises ValueError unless the places of indices, along all axes but the given one, are places of a; TypeError for
+    indices that are not integers, of which masks would select in another way."""
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"{name} takes integer indices, got {indices.dtype}")
     pairs = zip(indices.shape, a.shape)
     if indices.ndim != a.ndim or any(n > m and i != axis for i, (n, m) in enumerate(pairs)):
         raise ValueError(
