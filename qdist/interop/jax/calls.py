@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from qdist.interop.circuit_maps import found
 from qdist.native import kernels
 
-__all__ = ["called"]
+__all__ = ["alike", "called"]
 
 _TARGET = "qdist_circuit"
 
@@ -42,10 +42,41 @@ def called(what: str, handle: str, shapes: Sequence[jax.ShapeDtypeStruct], *arra
     if comm is not None and comm.size > 1:
         return list(io_callback(on_host, list(shapes), *arrays, ordered=True))
     if not _is_registered():
-        return by_callback(*arrays)
-    if _platforms() == {"cpu"}:
-        return foreign(*arrays)
-    return jax.lax.platform_dependent(*arrays, cpu=foreign, default=by_callback)  # type: ignore[no-any-return]
+        results = by_callback(*arrays)
+    elif _platforms() == {"cpu"}:
+        results = foreign(*arrays)
+    else:
+        results = jax.lax.platform_dependent(*arrays, cpu=foreign, default=by_callback)
+    return _varying(results, _axes(arrays))
+
+
+def alike(*arrays: Any) -> list[Any]:
+    """Arrays that are typed as different from shard to shard of a shard_map along the same axes, as one operation takes
+    them; where they were not, their derivatives are summed over the shards."""
+    return _varying(arrays, _axes(arrays))
+
+
+def _axes(arrays: Sequence[Any]) -> frozenset[str]:
+    """The axes of a shard_map along which one of the arrays is typed as different; older versions of JAX type none."""
+    found: frozenset[str] = frozenset()
+    for array in arrays if hasattr(jax, "typeof") else ():
+        kind = jax.typeof(array)
+        manual = getattr(kind, "manual_axis_type", None)
+        found |= getattr(kind, "vma", found) if manual is None else manual.varying
+    return found
+
+
+def _varying(arrays: Sequence[Any], axes: frozenset[str]) -> list[Any]:
+    if not axes:
+        return list(arrays)
+    found = []
+    for array in arrays:
+        missing = tuple(axes - _axes([array]))
+        if missing:
+            pcast = getattr(jax.lax, "pcast", None)
+            array = pcast(array, missing, to="varying") if pcast else jax.lax.pvary(array, missing)
+        found.append(array)
+    return found
 
 
 def _run(what: str, handle: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

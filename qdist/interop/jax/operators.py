@@ -17,7 +17,7 @@ from jax.custom_batching import custom_vmap
 
 from qdist.interop.circuit_maps import CircuitMaps
 
-from .calls import called
+from .calls import alike, called
 
 __all__ = ["in_rows", "real"]
 
@@ -45,7 +45,7 @@ def in_rows(maps: CircuitMaps, x: Any, weights: Any) -> Any:
     """The outputs of a circuit, (..., outputs), for every row of x, (..., features), in one call."""
     # Of arrays without elements no length is inferred.
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    return function_of(maps)(rows, weights).reshape(*x.shape[:-1], maps.width)
+    return function_of(maps)(*alike(rows, weights)).reshape(*x.shape[:-1], maps.width)
 
 
 def function_of(maps: CircuitMaps) -> Function:

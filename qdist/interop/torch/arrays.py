@@ -13,14 +13,18 @@ from torch.utils.dlpack import to_dlpack
 
 from qdist.backends.cuda.staging import MOST_BYTES, staging
 
-__all__ = ["Lent", "as_array", "as_tensor", "device_name", "module_on", "number_and_gradient"]
+__all__ = ["Lent", "as_array", "as_tensor", "device_name", "lies_plain", "module_on", "number_and_gradient"]
 
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
 def device_name(tensor: torch.Tensor) -> str:
-    """As qdist names it: "cpu" or "cuda:N"."""
-    return "cpu" if tensor.is_cpu else f"cuda:{tensor.device.index}"
+    """As qdist names it: "cpu" or "cuda:N". Raises TypeError for the others of torch's devices."""
+    if tensor.is_cpu:
+        return "cpu"
+    if not tensor.is_cuda:
+        raise TypeError(f"circuits run on the CPU and on CUDA GPUs; got a tensor on {tensor.device}")
+    return f"cuda:{tensor.device.index}"
 
 
 def module_on(tensor: torch.Tensor) -> AbstractContextManager[Any]:
@@ -63,8 +67,8 @@ def _stream_at(address: int, device: int) -> Any:
 
 
 class Lent:
-    """A contiguous tensor on the CPU as kernels of rows take it (``RowKernel``): its memory, without an array around
-    it."""
+    """A tensor on the CPU that ``lies_plain``, as kernels of rows take it (``RowKernel``): its memory, without an array
+    around it."""
 
     __slots__ = ("_tensor", "dtype", "shape")
 
@@ -81,9 +85,17 @@ class Lent:
         return 1, 0  # DLPack's number of CPUs.
 
 
+def lies_plain(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of a tensor on the CPU are in its memory, in their order; what `imag` of a conjugate gives is
+    there with the other sign."""
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
 def as_array(xp: Any, tensor: torch.Tensor) -> Any:
     """The tensor's memory as a C-contiguous array; on the host a copy of what is on a GPU."""
     plain = tensor.detach()
+    if plain.is_neg():
+        plain = plain.resolve_neg()
     if plain.is_cpu:
         found = plain.numpy()
         return found if found.flags.c_contiguous else np.ascontiguousarray(found)

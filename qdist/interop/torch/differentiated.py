@@ -21,6 +21,9 @@ def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
     if _is_plain(x, weights):
         differentiated = torch.is_grad_enabled() and (x.requires_grad or weights.requires_grad)
         return _Plain.apply(x, weights, handle, differentiated)  # type: ignore[no-any-return]
+    if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        # Dynamo takes what a transform differentiates by for constant: gradients would be zeros, and nothing raise.
+        raise RuntimeError(NOT_TRACED)
     return _Circuit.apply(x, weights, handle)  # type: ignore[no-any-return]
 
 
@@ -34,6 +37,11 @@ def run_number(params: Tensor, handle: str) -> Tensor | None:
         return None
     return _Number.apply(params, handle, circuit_map)  # type: ignore[no-any-return]
 
+
+NOT_TRACED = (
+    "torch.compile traces no circuit in torch.func's transforms (grad, vmap, jacrev): put torch.compiler.disable "
+    "around the function that calls them"
+)
 
 _PLAIN = {Tensor, torch.nn.Parameter}
 
@@ -61,7 +69,8 @@ class _Plain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
-        if torch.is_grad_enabled() or not _is_plain(g):
+        # Without memory of its own is what torch.autograd's is_grads_batched gives, which no transform is behind.
+        if torch.is_grad_enabled() or not _is_plain(g) or not torch._C._has_storage(g):
             return *_Circuit.backward(ctx, g), None
         x, weights = ctx.saved_tensors  # torch refuses those that changed since the forward.
         return *operators.pulled_back(ctx.map, x, weights, g, ctx.needs_input_grad[:2], ctx.saved), None, None

@@ -37,7 +37,8 @@ def expectation(program: Program, observable: Any, params: Tensor) -> Tensor:
     handle = _expectation_handle(program, observable)
     if isinstance(observable, list | tuple):
         return _read(handle, params)
-    found = run_number(params, handle) if params.ndim == 1 and not torch.compiler.is_compiling() else None
+    is_row = isinstance(params, Tensor) and params.ndim == 1
+    found = run_number(params, handle) if is_row and not torch.compiler.is_compiling() else None
     return _read(handle, params, ()) if found is None else found
 
 
@@ -62,6 +63,8 @@ def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
 def _read(handle: str, params: Tensor, ends: tuple[int, ...] | None = None) -> Tensor:
     """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own, if it is not that of
     all its numbers."""
+    if not isinstance(params, Tensor):
+        raise TypeError(f"params are a tensor, got {type(params).__name__}: give torch.as_tensor(params)")
     if params.ndim == 0:
         raise ValueError("params are (..., parameters); got a tensor without dimensions")
     # Of tensors without elements torch infers no size.

@@ -36,8 +36,8 @@ class QuantumLayer(torch.nn.Module):
         frozen: values of weights that are not trained, {Parameter, ParameterVector or name: value}.
 
     First and second derivatives are exact; those of higher order raise RuntimeError. Works under torch.compile
-    (fullgraph=True), torch.func's grad, vmap and jacrev, DistributedDataParallel and torch.save. torch.compile of what
-    calls torch.func.grad raises: torch 2.13 traces no custom operator through both.
+    (fullgraph=True), torch.func's grad, vmap and jacrev, DistributedDataParallel and torch.save. What calls torch.func
+    is not compiled: put torch.compiler.disable around it, as torch 2.13 traces no custom operator through both.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
 
     >>> x, w = ParameterVector("x", 2), ParameterVector("w", 2)
@@ -92,6 +92,8 @@ class QuantumLayer(torch.nn.Module):
         weights = self.weights
         if x is None:
             x = weights.new_empty(1, 0)
+        elif not isinstance(x, Tensor):
+            raise TypeError(f"QuantumLayer takes a tensor, got {type(x).__name__}: give it torch.as_tensor(x)")
         if x.shape[-1:] != (self.in_features,):
             raise ValueError(f"QuantumLayer takes (..., {self.in_features}), got shape {tuple(x.shape)}")
         if x.dtype is weights.dtype and x.ndim == 2 and x.dtype not in _HALF:

@@ -17,23 +17,27 @@ from torch import Tensor
 from qdist.interop.circuit_maps import found
 from qdist.nn.quantum_map import Derivatives, Kept
 
-from .arrays import DTYPES, Lent, as_array, as_tensor, device_name, module_on, number_and_gradient
+from .arrays import DTYPES, Lent, as_array, as_tensor, device_name, lies_plain, module_on, number_and_gradient
 
 __all__ = ["circuit", "circuit_second", "circuit_vjp", "map_of", "pulled_back", "read", "read_number"]
 
 
 def map_of(x: Tensor, handle: str) -> Any:
-    """The circuit of a handle, for x's precision and device."""
-    return found(handle).of(device_name(x), DTYPES.get(x.dtype, x.dtype))  # type: ignore[arg-type]
+    """The circuit of a handle, for x's precision and device. Raises TypeError where no circuit runs in them."""
+    dtype = DTYPES.get(x.dtype)
+    if dtype is None:
+        raise TypeError(f"circuits take torch.float32 or torch.float64, which are angles; got {x.dtype}")
+    return found(handle).of(device_name(x), dtype)
 
 
 def read(circuit_map: Any, x: Tensor, weights: Tensor, differentiated: bool) -> tuple[Tensor, Any]:
     """What qdist::circuit gives, and what `pulled_back` takes of it, as long as x and weights do not change;
     differentiated: whether it will be called."""
     rows = circuit_map.map
-    if x.is_cpu and rows.takes_lent and rows.takes_rows(x.shape[0]) and weights.ndim == 1 and _contiguous(x, weights):
+    if x.is_cpu and rows.takes_lent and rows.takes_rows(x.shape[0]) and weights.ndim == 1 and _are_lent(x, weights):
         values, kept = rows.read_lent(Lent(x), Lent(weights))
         return torch.from_numpy(values.copy()), _OfRows(values, kept)  # What is returned may be changed in place.
+    _check_device(x, weights)
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         found, saved = circuit_map.forward_saved(xp, as_array(xp, x), as_array(xp, weights), differentiated)
@@ -49,8 +53,13 @@ class _OfRows(NamedTuple):
     kept: Kept
 
 
-def _contiguous(x: Tensor, weights: Tensor) -> bool:
-    return x.is_contiguous() and weights.is_contiguous()
+def _are_lent(x: Tensor, weights: Tensor) -> bool:
+    return weights.is_cpu and lies_plain(x) and lies_plain(weights)
+
+
+def _check_device(x: Tensor, weights: Tensor) -> None:
+    if x.device != weights.device:
+        raise TypeError(f"the weights are on {weights.device} and x is on {x.device}: move one with to(device)")
 
 
 def _on_device_of(x: Tensor, found: Any, derivatives: Derivatives) -> tuple[Tensor, Derivatives]:
@@ -79,7 +88,8 @@ def pulled_back(
 ) -> tuple[Tensor | None, Tensor | None]:
     """dL/dx and dL/dweights; None where they are not needed."""
     if saved.__class__ is _OfRows:
-        by_x, by_weights = circuit_map.map.pull_back_lent(Lent(x), Lent(weights), Lent(g.contiguous()), *saved, needs)
+        g = g if lies_plain(g) else g.resolve_neg().contiguous()
+        by_x, by_weights = circuit_map.map.pull_back_lent(Lent(x), Lent(weights), Lent(g), *saved, needs)
         return None if by_x is None else torch.from_numpy(by_x), None if by_weights is None else torch.from_numpy(
             by_weights
         )
@@ -96,6 +106,7 @@ def pulled_back(
 @torch.library.custom_op("qdist::circuit", mutates_args=())
 def circuit(x: Tensor, weights: Tensor, handle: str) -> Tensor:
     circuit_map = map_of(x, handle)
+    _check_device(x, weights)
     with module_on(x) as xp:
         xp = circuit_map.module(xp, x, weights)
         return as_tensor(xp, circuit_map.forward(xp, as_array(xp, x), as_array(xp, weights)), x)

@@ -89,6 +89,39 @@ def test_shards_of_a_batch_run_where_they_are() -> None:
     np.testing.assert_allclose(split(w, x), layer(w, x), atol=1e-12)
 
 
+def test_gradients_of_shards_that_jax_types_as_different() -> None:
+    """shard_map's check_vma, which is its default: of weights that all shards have, gradients are summed over them."""
+    if len(jax.devices()) < 2 or not hasattr(jax.lax, "pcast"):
+        pytest.skip("one device, or a JAX that types no shards")
+    layer, w, x = given(2, rows=4)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("rows",))
+    every, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("rows")
+
+    def loss(w, x, call=layer):
+        return (jnp.sin(call(w, x)) ** 2).sum()
+
+    def split(function, out_specs, in_specs=(every, rows)):
+        return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs))
+
+    gradient, both = jax.grad(loss, (0, 1)), (every, rows)
+    want, hessian = gradient(w, x), jax.jacrev(jax.grad(loss))(w, x)
+    outside = jax.grad(lambda w, x: loss(w, x, split(layer, rows)), (0, 1))
+    for found in (outside(w, x), split(gradient, both)(w, x)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, want)
+    np.testing.assert_allclose(split(jax.jacrev(jax.grad(loss)), every)(w, x), hessian, atol=1e-12)
+    own = jax.vmap(lambda w, row: jax.grad(loss)(jax.lax.pcast(w, "rows", to="varying"), row), (None, 0))
+    np.testing.assert_allclose(split(own, rows)(w, x).sum(0), want[0], atol=1e-12)
+    each = jnp.stack([w, 2 * w])
+    found = split(lambda w, x: jax.grad(loss)(w[0], x)[None], rows, (rows, every))(each, x)
+    np.testing.assert_allclose(found, [jax.grad(loss)(one, x) for one in each], atol=1e-12)
+    program = qd.compile(qd.library.hardware_efficient(3, 1), device="cpu")
+    theta = jnp.linspace(-1, 1, 4 * program.circuit.num_parameters).reshape(4, -1)
+    slopes = jax.vmap(jax.grad(lambda p: expectation(program, "Z0 X1", p)))
+    np.testing.assert_allclose(split(slopes, rows, rows)(theta), slopes(theta), atol=1e-12)
+    with pytest.raises(ValueError, match="out_specs"):
+        split(layer, every)(w, x)
+
+
 def test_values_gradients_and_hessians_are_those_of_pennylane_with_backprop() -> None:
     qml = pytest.importorskip("pennylane")
     circuit, names, weights = plain_circuit()

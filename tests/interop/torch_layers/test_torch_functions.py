@@ -131,6 +131,10 @@ def test_rows_of_a_circuit_without_parameters() -> None:
     torch.testing.assert_close(expectation(program, "X0", torch.zeros(3, 0)), torch.ones(3))
 
 
+def state_of_one(program, _, params):
+    return state(program, params)
+
+
 def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
     x, w = qd.ParameterVector("x", 2), qd.ParameterVector("w", 1)
     layer = QuantumLayer(qd.Circuit(2).ry(x[0], 0).rx(x[1], 1).ry(w[0], 0), "Z0", inputs=x, weights=w)
@@ -144,6 +148,10 @@ def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
     for wrong in (torch.ones(2), torch.ones(3, 0)):
         with pytest.raises(ValueError, match="a row of parameters must have 1 number"):
             expectation(program, "Z0", wrong)
+    for given in ([0.3], np.array([0.3])):
+        for call in (expectation, state_of_one):
+            with pytest.raises(TypeError, match=r"params are a tensor, got (list|ndarray): give torch.as_tensor"):
+                call(program, "Z0", given)
     for kind in (torch.complex64, torch.int64, torch.bool):
         for shape in ((1,), (3, 1)):
             with pytest.raises(TypeError, match=f"float32 or torch.float64; got {kind}"):

@@ -11,7 +11,7 @@ from frameworks import FEATURES, outputs, pennylane_circuit, plain_circuit, rand
 
 import qdist as qd
 from qdist.backends.errors import StateError
-from qdist.interop.torch import QuantumLayer
+from qdist.interop.torch import QuantumLayer, expectation
 from qdist.program.rows import RowProgram
 
 DOUBLE = torch.float64
@@ -200,6 +200,51 @@ def test_transforms_are_one_batch(monkeypatch) -> None:
     torch.testing.assert_close(both[0], hessian)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_vectorized_jacobians_and_hessians(rows: int) -> None:
+    """Those of torch.autograd, whose batches of gradients are no transform of torch.func."""
+    circuit, x, w = plain_circuit()
+    for layer in (layer_of(1), QuantumLayer(circuit, ["Z0"], x, w, dtype=DOUBLE)):
+        torch.manual_seed(1)
+        given = torch.rand(rows, layer.in_features, dtype=DOUBLE), layer.weights.detach()
+        call = function_of(layer)
+        jacobian, hessian = torch.autograd.functional.jacobian, torch.autograd.functional.hessian
+        want = jacobian(call, given)
+        assert all(part.abs().max() > 0.1 for part in want)
+        for a, b in zip(jacobian(call, given, vectorize=True), want):
+            torch.testing.assert_close(a, b)
+
+        def loss(x, w, call=call):
+            return (call(x, w) ** 2).sum()
+
+        for a, b in zip(hessian(loss, given, vectorize=True), hessian(loss, given)):
+            torch.testing.assert_close(a, b)
+
+
+def test_transforms_inside_of_what_is_compiled() -> None:
+    """They are not traced, as gradients would be zeros: that is refused with the way out."""
+    layer = layer_of(1)
+    x, w = (t.detach() / 8 for t in values_of(layer))
+    program, call, grad = qd.compile(plain_circuit()[0]), function_of(layer), torch.func.grad
+    params = torch.linspace(-1, 1, 17, dtype=DOUBLE)
+    functions = [
+        (lambda x: grad(lambda x: layer(x).sum())(x), x),
+        (lambda w: grad(lambda w: (call(x, torch.sin(w)) ** 2).sum())(w), w),
+        (lambda x: grad(lambda x: grad(lambda x: layer(x).sum())(x).sum())(x), x),
+        (lambda p: grad(lambda p: (grad(lambda p: expectation(program, "Z0", p))(p) ** 2).sum())(p), params),
+        (lambda x: torch.vmap(layer)(x), x),
+    ]
+    for function, given in functions:
+        want = function(given)
+        assert want.abs().max() > 0.01
+        plain = torch.compiler.disable(function)
+        compiled = torch.compile(lambda given, plain=plain: 2 * plain(torch.sin(given)), backend="eager")
+        torch.testing.assert_close(compiled(torch.asin(given)), 2 * want)
+        with pytest.raises(Exception, match=r"traces no circuit in torch.func.*torch.compiler.disable"):
+            torch.compile(function, backend="eager", fullgraph=True)(given)
+
+
 def test_third_derivatives_are_refused() -> None:
     layer = layer_of(1)
     x, w = values_of(layer)
@@ -304,3 +349,21 @@ def test_refusals() -> None:
         layer_of(0, initial=[1.0])
     with pytest.raises(StateError, match="finite"):
         layer(torch.full((1, FEATURES), float("nan"), dtype=DOUBLE))
+    for given in (np.zeros((2, FEATURES)), [[0.1] * FEATURES]):
+        with pytest.raises(TypeError, match=r"takes a tensor, got (ndarray|list): give it torch.as_tensor"):
+            layer(given)
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules:UserWarning")
+def test_kinds_of_weights_in_which_no_circuit_runs() -> None:
+    x = torch.rand(2, FEATURES, dtype=DOUBLE)
+    for given in (x, x.to(torch.complex128)):
+        with pytest.raises(TypeError, match=r"circuits take torch.float32 or torch.float64.* got torch.complex128"):
+            layer_of(0).to(torch.complex128)(given)
+    meta = layer_of(0).to("meta")
+    with pytest.raises(TypeError, match="the weights are on meta and x is on cpu"):
+        meta(x)
+    for layer in (meta, layer_of(0)):
+        with pytest.raises(TypeError, match="on the CPU and on CUDA GPUs; got a tensor on meta"):
+            layer(x.to("meta"))
+    assert meta.to_empty(device="cpu")(x).shape == (2, meta.out_features)

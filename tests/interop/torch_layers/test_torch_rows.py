@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from qdist import Circuit, ParameterVector  # noqa: E402
+from qdist import Circuit, Parameter, ParameterVector, compile  # noqa: E402
 from qdist.backends import StateError  # noqa: E402
-from qdist.interop.torch import QuantumLayer, operators  # noqa: E402
+from qdist.interop.torch import QuantumLayer, expectation, operators  # noqa: E402
 
 
 def layer(dtype: Any = torch.float64, qubits: int = 3) -> Any:
@@ -95,6 +95,34 @@ def test_tensors_that_are_not_contiguous(kind: str) -> None:
     expected = by_differences(model, x.clone())
     strided = strided.detach().requires_grad_()
     assert_close(gradients(model, strided, model(strided)), expected)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("qubits", [3, 9])
+def test_tensors_whose_memory_has_the_other_sign(qubits: int, count: int) -> None:
+    """What `imag` of a conjugate gives: as features, as weights and as the gradient that comes back."""
+    model = layer(qubits=qubits)
+    x = torch.tensor(np.random.default_rng(3).uniform(-3, 3, (count, qubits)))
+    g = torch.tensor(np.random.default_rng(4).uniform(-3, 3, (count, 2)))
+    plain = x.clone().requires_grad_()
+    out = model(plain)
+    expected = [out, *torch.autograd.grad(out, (plain, model.weights), g)]
+    mirrored = torch._neg_view(-x).requires_grad_()
+    weights = torch._neg_view(-model.weights.detach()).requires_grad_()
+    assert mirrored.is_neg()
+    assert weights.is_neg()
+    found = torch.func.functional_call(model, {"weights": weights}, (mirrored,))
+    for back in (g, torch._neg_view(-g)):
+        again = torch.autograd.grad(found, (mirrored, weights), back, retain_graph=True)
+        assert_close([found, *again], expected, 1e-13)
+    row = torch.complex(torch.zeros_like(x[:1, :1]), -x[:1, :1]).conj().imag
+    assert row.is_neg()
+    program = compile(Circuit(1).rx(0.4, 0).ry(Parameter("a"), 0))
+    one = row[0].detach().requires_grad_()
+    value = expectation(program, "X0", one)
+    (slope,) = torch.autograd.grad(value, one)
+    torch.testing.assert_close(value.item(), np.cos(0.4) * np.sin(x[0, 0].item()))
+    torch.testing.assert_close(slope.item(), np.cos(0.4) * np.cos(x[0, 0].item()))
 
 
 def test_outputs_may_be_changed_in_place() -> None:
