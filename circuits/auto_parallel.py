@@ -152,7 +152,7 @@ def dynamic_step(args: argparse.Namespace, comm: Communicator) -> Callable[[int]
         return piped
     optimizer = make_optimizer(net.parameters())
     if args.mode == "sharded":
-        zero = parallel.Zero(net, optimizer, stage=args.stage, comm=comm)
+        zero = parallel.Zero(net, optimizer, stage=args.stage or 1, comm=comm)
 
         def sharded(step: int) -> float:
             x, y = batch(args, step)
@@ -160,7 +160,9 @@ def dynamic_step(args: argparse.Namespace, comm: Communicator) -> Callable[[int]
             loss = loss_function(zero(Tensor(x[rows])), Tensor(y[rows]))
             zero.backward(loss)
             zero.step()
-            return float(comm.all_reduce(np.array(loss.item() * len(rows) / args.rows)))
+            # A rank without a row has no mean.
+            share = loss.item() * len(rows) / args.rows if len(rows) else 0.0
+            return float(comm.all_reduce(np.array(share)))
 
         return sharded
 
@@ -181,7 +183,7 @@ def static_engine(args: argparse.Namespace, comm: Communicator) -> auto.Engine:
     net = NETS[args.net](args, place)
     cut = args.net == "products" and args.mode == "model"
     strategy = auto.Strategy(auto=args.mode == "auto", fully_use_devices=cut)
-    strategy.sharding.enable, strategy.sharding.stage = args.mode == "sharded", args.stage
+    strategy.sharding.enable, strategy.sharding.stage = args.mode == "sharded", args.stage or 1
     if args.mode == "pipeline":
         strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
     mesh = None if cut else place.mesh
@@ -206,11 +208,11 @@ def train(args: argparse.Namespace, comm: Communicator) -> list[float]:
         losses.append(result["loss"])
         if show and args.accuracy:
             print(f"step {i}: " + ", ".join(f"{name} {value:.5f}" for name, value in result.items()))
-    if args.program and args.mode != "pipeline":
+    if args.program:
         text = engine.main_program
         if show:
             print(text)
-    if args.explain and args.mode != "pipeline" and show:
+    if args.explain and show:
         print(engine.explain())
         print(f"measured: {np.median(seconds[1:] or seconds) * 1e3:.3f} ms a step")
     return losses
@@ -221,7 +223,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--net", choices=NETS, default="linear", help="which net (default: linear)")
     made.add_argument("--mode", choices=MODES, default="data", help="how it is parallelised (default: data)")
     made.add_argument("--static", action="store_true", help="capture the step as a graph (auto always does)")
-    made.add_argument("--stage", type=int, choices=(1, 2, 3), default=1, help="of --mode sharded (default: 1)")
+    made.add_argument("--stage", type=int, choices=(1, 2, 3), help="of --mode sharded (default: 1)")
     made.add_argument("--steps", type=whole(1), default=5, help="training steps (default: 5)")
     made.add_argument("--rows", type=whole(1), default=32, help="rows of a batch (default: 32)")
     made.add_argument("--width", type=whole(1), default=256, help="features of the input (default: 256)")
@@ -234,8 +236,22 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def options(argv: list[str] | None) -> argparse.Namespace:
+    """What the command line says; it ends the program where an option would change nothing."""
+    made = parser()
+    args = made.parse_args(argv)
+    for name in ("accuracy", "program", "explain"):
+        if getattr(args, name) and not (args.static or args.mode == "auto"):
+            made.error(f"--{name} is for a step that is captured: add --static")
+    if args.explain and args.mode == "pipeline":
+        made.error("--explain is for one plan, and a pipeline has one for each stage: --program shows the first")
+    if args.stage is not None and args.mode != "sharded":
+        made.error("--stage is for --mode sharded")
+    return args
+
+
 def main(argv: list[str] | None = None) -> None:
-    args = parser().parse_args(argv)
+    args = options(argv)
     comm = qd.comm.init()
     losses = train(args, comm)
     if comm.rank == 0:

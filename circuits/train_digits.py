@@ -94,8 +94,9 @@ def train(
         optimizer.step()
         schedule.step()
         step.record(loss=loss.item())
-    losses = np.reshape(loop.history.values["loss"], (epochs, count)).mean(axis=1)
-    return losses.tolist(), accuracy(model, x_test, y_test)
+    recorded = loop.history.values["loss"]  # Also those of a checkpoint from behind the end.
+    losses = [float(np.mean(recorded[i : i + count])) for i in range(0, len(recorded), count)]
+    return losses, accuracy(model, x_test, y_test)
 
 
 def plot(curves: dict[str, list[float]], path: Path) -> None:

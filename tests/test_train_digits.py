@@ -53,6 +53,13 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(example, tmp_path, mo
     assert example.train("mlp", 4, seed=1, resume=tmp_path / "c") == whole
 
 
+def test_a_checkpoint_may_be_from_behind_the_end(example, tmp_path):
+    """As in the other programs: nothing is left to do, and all losses that it has are there."""
+    whole = example.train("mlp", 3, seed=1, save=tmp_path / "c")
+    for epochs in (1, 2, 3):
+        assert example.train("mlp", epochs, seed=1, resume=tmp_path / "c") == whole
+
+
 def test_command_line(example, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     # However fast it is, it takes long enough for a bar.

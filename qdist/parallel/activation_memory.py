@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from qdist.nn import Parameter
+from qdist.nn import Module, Parameter
 from qdist.parallel.partition import check_divides
 from qdist.tensor import Node, Tensor
 from qdist.tensor.arrays import is_array
 from qdist.tensor.autograd import Packed
 
-__all__ = ["activation_bytes", "saved_bytes"]
+__all__ = ["activation_bytes", "frozen_arrays", "saved_bytes"]
 
 
 def activation_bytes(
@@ -83,6 +83,13 @@ def saved_bytes(*outputs: Tensor, besides: Iterable[Any] = ()) -> int:
             owner = _owner(array)
             found[id(owner)] = owner.nbytes
     return sum(size for key, size in found.items() if key not in parameters)
+
+
+def frozen_arrays(module: Module) -> list[Any]:
+    """Buffers, and parameters that are not trained: a graph may keep them, and they are counted with the model. Of the
+    trained ones a graph tells by itself."""
+    frozen = (p for p in module.parameters() if not p.requires_grad)
+    return [tensor._data for tensor in (*frozen, *module.buffers())]
 
 
 def _graph(outputs: tuple[Tensor, ...]) -> Iterator[Node]:

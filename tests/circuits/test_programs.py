@@ -72,7 +72,10 @@ WRONG = {
     "mesh_training": ["--steps 0", "--steps 1.5", "--steps two"],
     "train_gpt": ["--layers 0", "--width 0", "--heads -1", "--dropout 1", "--rows 0", "--zero 4", "--clip 0"],
     "train_digits": ["--epochs 0", "--epochs -1", "--seed -1", "--plot no/x.png", "--model both --save x"],
-    "auto_parallel": ["--steps 0", "--rows 0", "--width 0", "--inner -1", "--seed -1"],
+    "auto_parallel": [
+        *("--steps 0", "--rows 0", "--width 0", "--inner -1", "--seed -1", "--accuracy", "--program --mode model"),
+        *("--explain --mode sharded", "--explain --mode pipeline --static", "--stage 2", "--stage 1 --mode auto"),
+    ],
     "jax_vqe": ["--spins 0", "--spins 2", "--spins 5", "--steps 0"],
     "torch_hybrid": ["--qubits 0", "--layers 0", "--steps 0"],
     "pennylane_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0", "--lr -1"],

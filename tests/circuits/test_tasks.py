@@ -40,9 +40,11 @@ def test_data_is_uploaded_again() -> None:
     assert programs.load("reuploading").main(["--steps", "96"]) > 0.8
 
 
-def test_a_mesh_gives_the_losses_of_one_rank(run_ranks) -> None:
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_a_mesh_gives_the_losses_of_one_rank(run_ranks, ranks: int) -> None:
+    """Also where ranks have different numbers of rows."""
     alone = programs.load("mesh_training").main(["--steps", "2"])
-    result = run_ranks(4, [programs.FOLDER / "mesh_training.py"])
+    result = run_ranks(ranks, [programs.FOLDER / "mesh_training.py"])
     assert result.returncode == 0, result.stderr
     shared = [float(word) for word in result.stdout.partition("losses ")[2].split(",")[:2]]
     assert shared == pytest.approx(alone, abs=1e-5)

@@ -13,7 +13,7 @@ import numpy as np
 from qdist.comm import Mesh, counting_communicator
 from qdist.nn import Module, Parameter
 from qdist.optim import Optimizer
-from qdist.parallel.activation_memory import saved_bytes
+from qdist.parallel.activation_memory import frozen_arrays, saved_bytes
 from qdist.parallel.loss_terms import Loss, loss_terms
 from qdist.parallel.mesh.divide import divide
 from qdist.parallel.mesh.memory import Memory
@@ -53,12 +53,12 @@ def forecast_memory(
         shape: the degrees of the mesh: {"dp": 2, "pp": 4}.
         plan, optimizer, loss: as `parallelize` takes them. The optimiser is made for a number or two, to learn what it
             keeps.
-        inputs, targets: a batch of one rank of "dp", of any values: passes over one and over two of its rows tell what
-            all of them keep, since what a row keeps does not depend on others.
+        inputs, targets: a batch of one rank of "dp", of any values: passes over one and over two of its rows (with "cp"
+            over two and over three) tell what all of them keep, since what a row keeps does not depend on others.
 
     Raises ValueError for a model, a mesh and a plan that do not fit.
 
-    No more memory is needed than for one rank's part of the parameters and the activations of two rows.
+    No more memory is needed than for one rank's part of the parameters and the activations of two rows, or three.
 
     >>> for rank, memory in enumerate(forecast_memory(model, {"dp": 2, "pp": 2}, plan, optimizer=make, ...)):
     ...     print(rank, memory)
@@ -78,7 +78,9 @@ def _forecast(
     degree = mesh.shape.get
     ranks, staged = degree("pp", 1), degree("pp", 1) > 1
     names = fitting(model, plan.recompute)
-    rows = [tuple(_rows(part, 2) for part in as_tuple(given)) for given in (inputs, targets)]
+    # A rank's positions of one row are in one piece, and those of more are not: layers and losses may copy them.
+    few = 1 if degree("cp", 1) == 1 else 2
+    rows = [tuple(_rows(part, few + 1) for part in as_tuple(given)) for given in (inputs, targets)]
     source = stage_source(model, mesh, plan, names, rows[0]) if staged else None
     model = divide(model, mesh, plan)
     for name, module in list(model.named_modules()):
@@ -95,19 +97,21 @@ def _forecast(
 
     if source is None:
         parts = held([model])
-        kept = [_linear(lambda n: _passes([model], rows, n, mesh, plan, loss), count)[0]]
+        frozen = frozen_arrays(model)
+        kept = [_linear(lambda n: _passes([model], rows, n, mesh, plan, loss, frozen), count, few)[0]]
     else:
         source = source.divided(model)
         cut = source.cut(source.sizes, range(len(source.sizes)))
         own = [range(rank, len(source.sizes), ranks) for rank in range(ranks)]
         parts = held([cut.holder(list(numbers)) for numbers in own])
+        frozen = frozen_arrays(cut.whole)
         cut.take(cut.whole)
         stages = [cut.stage(number) for number in range(len(source.sizes))]
         model.train()
         for stage in stages:
             stage.train(True)
             stage.around = lambda x: _computing(plan)
-        kept = _peaks(plan, ranks, count, lambda n: _passes(stages, rows, n, mesh, plan, loss))
+        kept = _peaks(plan, ranks, count, few, lambda n: _passes(stages, rows, n, mesh, plan, loss, frozen))
     found = []
     for rank in range(mesh.comm.size):
         at = dict(zip(mesh.shape, (int(i) for i in np.unravel_index(rank, tuple(mesh.shape.values())))))
@@ -147,7 +151,7 @@ def _held(module: Module, plan: Plan, replicas: int, place: int, slots: tuple[st
     if not zero or not trained:
         graded = sum(p.nbytes for p in trained)
         return buffers + whole, graded, len(slots) * graded
-    held = buffers + sum(p.size * _itemsize(p, plan) for p in everything if not p.requires_grad)
+    held = buffers + _frozen([p for p in everything if not p.requires_grad], plan, replicas)
     gradients = state = 0
     for units in _units(module, trained, zero):
         elements = sum(p.size for p in units)
@@ -156,6 +160,16 @@ def _held(module: Module, plan: Plan, replicas: int, place: int, slots: tuple[st
         gradients += length * size if zero > 1 else sum(p.nbytes for p in units)
         state += len(slots) * size * min(max(elements - place * length, 0), length)
     return held, gradients, state
+
+
+def _frozen(parameters: list[Parameter], plan: Plan, replicas: int) -> int:
+    """Of parameters that are not trained: whole, and in half precision beside a part of their own values."""
+    rounded = [p for p in parameters if plan.half is not None and rounds(p)]
+    held = sum(p.nbytes for p in parameters) - sum(p.nbytes for p in rounded)
+    for group in arrange(reversed(rounded)):
+        length = -(-sum(p.size for p in group) // replicas)
+        held += length * (replicas * _itemsize(group[0], plan) + group[0].dtype.itemsize)
+    return held
 
 
 def _itemsize(parameter: Parameter, plan: Plan) -> int:
@@ -186,19 +200,18 @@ def _units(module: Module, trained: list[Parameter], zero: int) -> Iterable[list
 # Activations ---------------------------------------------------------------------------------------------------------
 
 
-def _linear(kept: Callable[[int], list[int]], count: int) -> list[int]:
-    """What `count` rows keep, from what one and two of them do."""
-    one = kept(1)
-    if count == 1:
-        return one
-    return [first + (count - 1) * (second - first) for first, second in zip(one, kept(2))]
+def _linear(kept: Callable[[int], list[int]], count: int, few: int) -> list[int]:
+    """What `count` rows keep, from what `few` and one more of them do."""
+    if count <= few:
+        return kept(count)
+    return [first + (count - few) * (second - first) for first, second in zip(kept(few), kept(few + 1))]
 
 
-def _peaks(plan: Plan, ranks: int, count: int, kept: Callable[[int], list[int]]) -> list[int]:
+def _peaks(plan: Plan, ranks: int, count: int, few: int, kept: Callable[[int], list[int]]) -> list[int]:
     """The most bytes that wait for backward passes on each rank of a pipeline, by its schedule."""
     bounds = cut_by_count(count, plan.micro_batches)
     schedule = make_schedule(plan.schedule, ranks, len(bounds), plan.virtual_stages)
-    sizes = {rows: _linear(kept, rows) for rows in {len(part) for part in bounds}}
+    sizes = {rows: _linear(kept, rows, few) for rows in {len(part) for part in bounds}}
     peaks = []
     for actions in schedule.actions:
         now = peak = 0
@@ -211,14 +224,21 @@ def _peaks(plan: Plan, ranks: int, count: int, kept: Callable[[int], list[int]])
 
 
 def _passes(
-    parts: list[Any], rows: list[tuple[Tensor, ...]], count: int, mesh: Mesh, plan: Plan, loss: Loss
+    parts: list[Any],
+    rows: list[tuple[Tensor, ...]],
+    count: int,
+    mesh: Mesh,
+    plan: Plan,
+    loss: Loss,
+    frozen: list[Any],
 ) -> list[int]:
-    """Bytes that each part of the model keeps of a pass over so many rows, one part after the other."""
+    """Bytes that each part of the model keeps of a pass over so many rows, one part after the other, besides what of
+    the model is not trained."""
     context = mesh.shape.get("cp", 1)
     values, goals = (tuple(Tensor(x._data[:count]) for x in given) for given in rows)
     if context > 1:
         values, goals = (tuple(shard_sequence(x, mesh["cp"]) for x in given) for given in (values, goals))
-    batch = [x._data for x in (*values, *goals)]
+    besides = [*(x._data for x in (*values, *goals)), *frozen]
     length = values[0].shape[1] if values[0].ndim > 1 else 0
     positions = positions_of(mesh["cp"].rank, context, length * context) if context > 1 else None
     if context == 1 and plan.sequence_parallel and length:
@@ -238,7 +258,7 @@ def _passes(
                 output, targets = (x[0] if len(x) == 1 else x for x in (outputs, goals))
                 reduction = getattr(loss, "reduction", "mean")
                 outputs = (loss_terms(loss, output, targets, count, reduction).value,)
-            found.append(saved_bytes(*outputs, besides=batch))
+            found.append(saved_bytes(*outputs, besides=besides))
             # As a message has it: memory of its own.
             values = tuple(Tensor(x._data.copy(), x.requires_grad and is_inexact(x.dtype)) for x in outputs)
     return found

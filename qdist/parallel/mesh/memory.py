@@ -37,17 +37,21 @@ class Memory(NamedTuple):
 def count_memory(module: Module, optimizer: Optimizer | None, zero: Zero | None, activations: int) -> Memory:
     """Of this rank."""
     buffers = sum(buffer.nbytes for buffer in module.buffers())
-    sharded = {id(p) for unit in zero.units for p in unit.parameters} if zero is not None else set()
+    units = () if zero is None else (*zero.units, *zero.untrained)
+    sharded = {id(p) for unit in units for p in unit.parameters}
     whole = [p for p in module.parameters() if id(p) not in sharded]
     parameters = buffers + sum(p.nbytes for p in whole)
     gradients = sum(p.nbytes for p in whole if p.requires_grad)
-    for unit in zero.units if zero is not None else ():
+    for unit in units:
         held = unit.full if unit.keep and unit.full is not None else unit.own
         parameters += held.nbytes + (0 if unit.master is unit.own else unit.master.nbytes)
         # Stage 1 combines whole gradients at the step; from stage 2 on a rank keeps its part.
         own = unit.master.nbytes
         assert zero is not None
-        gradients += own if zero.stage > 1 else sum(_gradient_bytes(p) for p in unit.parameters)
+        if zero.stage > 1 and unit in zero.units:
+            gradients += own
+        else:
+            gradients += sum(_gradient_bytes(p) for p in unit.parameters if p.requires_grad)
     return Memory(parameters, gradients, _state_bytes(optimizer), activations)
 
 

@@ -15,7 +15,7 @@ from qdist.nn import Module
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
-from qdist.parallel.activation_memory import saved_bytes
+from qdist.parallel.activation_memory import frozen_arrays, saved_bytes
 from qdist.parallel.gradient_norm import clip_grad_norm_, grad_norm
 from qdist.parallel.loss_scale import LossScale
 from qdist.parallel.loss_terms import Loss, check_mean_over, loss_terms
@@ -209,9 +209,8 @@ class ParallelModel:
             output = self._replica(*as_tuple(x))
         terms = loss_terms(self._loss, output, y, rows, self._reduction)
         if is_due(self._backwards + 1):
-            self._activations = saved_bytes(
-                terms.value, besides=[tensor._data for tensor in (*as_tuple(x), *as_tuple(y))]
-            )
+            batch = [tensor._data for tensor in (*as_tuple(x), *as_tuple(y))]
+            self._activations = saved_bytes(terms.value, besides=[*batch, *frozen_arrays(self.module)])
         total, count = self._joined(terms.numerator, terms.denominator, self._problem_of(output, y))
         # Of a mean over all, 1 / count is this rank's share; the ranks' gradients are averaged. The loss itself is
         # scaled, since ranks may exchange gradients within the pass: ring attention, SyncBatchNorm.

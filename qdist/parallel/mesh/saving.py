@@ -158,9 +158,10 @@ def _assign(
         for name, buffer in buffers.items():
             buffer.assign(averages[name].to(buffer.dtype).to(buffer.device))
     if model.zero is not None:
-        for unit in model.zero.units:
+        units = [*model.zero.units, *model.zero.untrained]
+        for unit in units:
             unit.publish()
-        for unit in model.zero.units:
+        for unit in units:
             unit.finish_publish()
 
 
@@ -246,7 +247,7 @@ def _held(model: OnMesh) -> Iterator[_Held]:
     for name, parameter in model.module._named("_parameters"):
         names.setdefault(id(parameter), []).append(whole.get(name, name))
     sharded: set[int] = set()
-    for unit in model.zero.units if model.zero is not None else ():
+    for unit in () if model.zero is None else (*model.zero.units, *model.zero.untrained):
         sharded |= {id(parameter) for parameter in unit.parameters}
         for piece in unit.pieces:
             parameter = unit.parameters[piece.index]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from qdist.parallel.pipeline.micro_batches import Batch
 from qdist.parallel.pipeline.schedules import FORWARD, Action, Schedule
 from qdist.parallel.pipeline.stage_messages import DOWN, UP, Channels, Spec
 from qdist.parallel.pipeline.stages import PipelineStage
+from qdist.parallel.pipeline.weight_stashing import Stashing, Weights
 from qdist.tensor import Tensor, checkpoint, enable_grad, no_grad
 from qdist.tensor.arrays import Array, module_of
 from qdist.tensor.autograd import walk
@@ -73,6 +75,8 @@ class _Live:
     """Theirs, where this rank makes them itself: those of the loss."""
     saved: int
     """Bytes that the graph keeps, where they are counted."""
+    weights: Weights
+    """Those of the forward pass, where a rank stashes them."""
 
 
 @dataclass
@@ -93,8 +97,8 @@ class Run:
     """Called with the outputs and targets of the first micro-batch: whether its loss can be joined with others."""
     after_loss: Callable[[Any, LossTerms], None] | None = None
     """Called with the outputs and the loss of every micro-batch, on the rank of the last stage."""
-    after_backward: Callable[[], None] | None = None
-    """What a rank does after each backward pass."""
+    stashing: Stashing | None = None
+    """Of a rank that updates its weights after each backward pass."""
 
     reduction: str = "mean"
     apart: bool = False
@@ -123,6 +127,8 @@ class Run:
     """The most micro-batches, counted in each stage, that waited for their backward pass at one time."""
     measures: bool = False
     """Whether it counts the bytes that wait for backward passes."""
+    frozen: Sequence[Array] = ()
+    """What of the model is not trained, which is then left out."""
     peak_saved: int = 0
     """The most at one time."""
     _live: dict[tuple[int, int], _Live] = field(default_factory=dict)
@@ -200,11 +206,16 @@ class Run:
             gradients = [module_of(loss.data).full(loss.shape, seed, loss.dtype)]
         if self.training:
             edges = [out if out.node is None else out.node for out in outputs if Spec.of(out).differentiable]
-            batch = (*self.batch.inputs, *self.batch.targets)
-            saved = saved_bytes(*outputs, besides=batch) if self.measures else 0
-            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [], saved)
+            saved = self._saved(outputs) if self.measures else 0
+            weights = [] if self.stashing is None else self.stashing.weights()
+            self._live[stage, m] = _Live(inputs, edges, gradients if edges else [], saved, weights)
             self.peak_live = max(self.peak_live, len(self._live))
             self.peak_saved = max(self.peak_saved, sum(live.saved for live in self._live.values()))
+
+    def _saved(self, outputs: tuple[Tensor, ...]) -> int:
+        """The bytes that the graph of a stage keeps."""
+        besides = (*self.batch.inputs, *self.batch.targets, *self.frozen)
+        return saved_bytes(*outputs, besides=besides)
 
     def _loss_of(self, m: int, outputs: tuple[Tensor, ...]) -> tuple[Tensor, float]:
         """The loss of a micro-batch, and what its backward pass begins with."""
@@ -237,11 +248,12 @@ class Run:
     def _backward(self, action: Action) -> None:
         live = self._live.pop((action.stage, action.micro_batch))
         gradients = self._received(action) if live.gradients is None else live.gradients
-        walk(list(zip(live.edges, gradients, strict=True)), retain_graph=False)
+        with nullcontext() if self.stashing is None else self.stashing.brought_back(live.weights):
+            walk(list(zip(live.edges, gradients, strict=True)), retain_graph=False)
         if action.stage > 0:
             self._pass_up(action, live.inputs)
-        if self.after_backward is not None:
-            self.after_backward()
+        if self.stashing is not None:
+            self.stashing.update()
 
     # Messages --------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from qdist.nn import Dropout, Module, Parameter, Sequential, materialize
 from qdist.nn.agreement import is_due
 from qdist.optim import Optimizer
 from qdist.optim.clip import check_max_norm
+from qdist.parallel.activation_memory import frozen_arrays
 from qdist.parallel.gradient_norm import clip_grad_norm_
 from qdist.parallel.loss_terms import Loss, LossTerms, check_mean_over
 from qdist.parallel.partition import load_whole_state_dict, whole_state_dict
@@ -185,7 +186,7 @@ class Pipeline:
         for parameter in self.parameters():
             parameter.grad = None
         if stashing:
-            run.after_backward = weight_stashing.updating(list(self.parameters()), optimizer)
+            run.stashing = weight_stashing.Stashing(list(self.parameters()), optimizer)
         with self._joining_replicas() as join:
             sums = self._train(run)
         loss, scale = (sums.numerator / sums.denominator, 1.0) if stashing else join(sums)
@@ -358,6 +359,7 @@ class Pipeline:
         self._batches += training
         # With stashed weights a micro-batch is a batch of its own, and nothing is joined.
         apart = training and self._name == weight_stashing.NAME
+        measures = training and is_due(self._batches)
         parted = self._reduction == "mean" and not apart and (len(bounds) > 1 or self.has_replicas)
         return Run(
             schedule=schedule if training else schedule.forward_only(),
@@ -371,7 +373,8 @@ class Pipeline:
             recompute=self._recompute,
             reduction=self._reduction,
             apart=apart,
-            measures=training and is_due(self._batches),
+            measures=measures,
+            frozen=frozen_arrays(self.module) if measures else (),
             after_loss=self.after_loss,
             check=partial(check_mean_over, self._loss, axes=(0,)) if parted and is_due(self._batches) else None,
         )

@@ -6,15 +6,19 @@ writes to a copy, and the arrays from before live as long as a pass that used th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from qdist.optim import Optimizer
+from qdist.tensor.arrays import Array
 from qdist.tensor.versions import Version
 
-__all__ = ["NAME", "check_stashing", "updating"]
+__all__ = ["NAME", "Stashing", "Weights", "check_stashing"]
 
 NAME = "pipedream"
+
+Weights = list[tuple[Array, Version]]
 
 
 def check_stashing(replicas: Any, tied: int, max_norm: float | None) -> None:
@@ -29,16 +33,40 @@ def check_stashing(replicas: Any, tied: int, max_norm: float | None) -> None:
         raise ValueError("schedule 'pipedream': no stage knows the norm of all gradients; leave max_norm out")
 
 
-def updating(parameters: Sequence[Any], optimizer: Optimizer | None) -> Callable[[], None]:
-    """What a stage does after each backward pass: a step of its optimiser, on copies of the weights."""
+class Stashing:
+    """The weights of a stage that is updated after each backward pass, while earlier ones are still needed.
 
-    def update() -> None:
-        if optimizer is None:
+    Args:
+        parameters: of the stage.
+        optimizer: of theirs; without one nothing is updated.
+    """
+
+    def __init__(self, parameters: Sequence[Any], optimizer: Optimizer | None) -> None:
+        self._parameters, self._optimizer = parameters, optimizer
+
+    def weights(self) -> Weights:
+        """Those of now."""
+        return [(p._data, p._version) for p in self._parameters]
+
+    @contextmanager
+    def brought_back(self, weights: Weights) -> Iterator[None]:
+        """Inside the block the weights are those of earlier: what is recomputed there takes them as it first did."""
+        newest = self.weights()
+        self._take(weights)
+        try:
+            yield
+        finally:
+            self._take(newest)
+
+    def update(self) -> None:
+        """A step of the optimiser, on copies of the weights."""
+        if self._optimizer is None:
             return
-        for parameter in parameters:
-            # Graphs of passes that wait keep the old array and its version, neither of which changes any more.
-            parameter._data, parameter._version = parameter._data.copy(), Version()
-        optimizer.step()
-        optimizer.zero_grad()
+        # Graphs of passes that wait keep the old array and its version, neither of which changes any more.
+        self._take([(p._data.copy(), Version()) for p in self._parameters])
+        self._optimizer.step()
+        self._optimizer.zero_grad()
 
-    return update
+    def _take(self, weights: Weights) -> None:
+        for p, (data, version) in zip(self._parameters, weights, strict=True):
+            p._data, p._version = data, version

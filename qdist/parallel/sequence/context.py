@@ -92,7 +92,8 @@ def ring_attention(
         v,
         comm=comm,
         causal=causal,
-        scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+        # Without features all scores are 0, on any scale.
+        scale=1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale,
         balanced=balanced,
         p=dropout,
         ticket=random.ticket(q.shape, *spans) if dropout > 0 else None,
@@ -202,7 +203,7 @@ def visible_blocks(rank: int, owner: int, size: int, length: int, causal: bool, 
         Block(slice(*run(i)), slice(*run(j)), (run(query), run(key)), causal and query == key)
         for i, query in enumerate(mine)
         for j, key in enumerate(theirs)
-        if query >= key or not causal
+        if count and (query >= key or not causal)
     ]
 
 

@@ -54,8 +54,11 @@ class VocabParallelEmbedding(Module):
         return cls(layer.count, layer.features, comm, whole=layer, **options)
 
     def forward(self, indices: Any) -> Tensor:
-        """Indices (...) to (..., features). Raises IndexError for an index outside the whole table."""
+        """Indices (...) to (..., features). Raises IndexError for an index outside the whole table, TypeError for
+        indices that are not integers."""
         tokens = as_tensor(indices)
+        if tokens.dtype.kind not in "iu":
+            raise TypeError(f"embedding takes integer indices, got {tokens.dtype}")
         if self.sequence_parallel:
             if tokens.ndim == 0:
                 raise ValueError("VocabParallelEmbedding takes (..., sequence), got a single index")

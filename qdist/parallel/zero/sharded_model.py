@@ -102,6 +102,8 @@ class Zero(Replica):
         if bucket_bytes is None:
             bucket_bytes = bucket_bytes_of(model, stage)
         self.units = self._shard({id(p) for group in self._groups for p in group}, types, bucket_bytes)
+        self.untrained = self._rounded()
+        """Units without gradients: what the optimiser does not have, where the model has it in half precision only."""
         self._follow(self.units)
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
@@ -138,11 +140,16 @@ class Zero(Replica):
         whole = [p for p in self.module.parameters() if p.deferred and id(p) not in sharded]
         materialize(whole)
         broadcast(whole, self.comm)
-        if self.precision is not None:
-            for parameter in self.module.parameters():
-                if id(parameter) not in sharded and rounds(parameter):
-                    parameter.data = parameter.data.astype(self.precision)
         return units
+
+    def _rounded(self) -> list[Unit]:
+        """Parameters that stay as they are, which are whole on every rank: in half precision, beside each rank's part
+        of their own values, which states have."""
+        if self.precision is None:
+            return []
+        sharded = {id(p) for unit in self.units for p in unit.parameters}
+        rest = [p for p in self.module.parameters() if id(p) not in sharded and rounds(p)]
+        return units_by_size(rest, self.comm, lambda group, comm: Unit(group, comm, self.precision, True), BUCKET_BYTES)
 
     # A training step
 
@@ -250,14 +257,14 @@ class Zero(Replica):
 
     def state_dict(self) -> dict[str, Tensor]:
         """All parameters and buffers by name, as the plain model gives them, copied; master values. Collective."""
-        return sharded_state.model_state(self.module, self.units)
+        return sharded_state.model_state(self.module, [*self.units, *self.untrained])
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Take over values by name, as the plain model does.
 
         Raises ValueError, and changes nothing, where names or shapes do not fit.
         """
-        sharded_state.load_model(self.module, self.units, state, strict)
+        sharded_state.load_model(self.module, [*self.units, *self.untrained], state, strict)
 
     def full_state_dict(self) -> dict[str, Any]:
         """{"model", "optimizer"}: states that the plain model and its optimiser take, on every rank. Collective."""

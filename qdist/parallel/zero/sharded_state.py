@@ -28,6 +28,7 @@ class Sharded(Protocol):
     module: Module
     optimizer: Optimizer
     units: list[Unit]
+    untrained: list[Unit]
     comm: Communicator
     stage: int
     loss_scale: LossScale | None
@@ -143,18 +144,19 @@ def shard_state(zero: Sharded) -> dict[str, Any]:
     """This rank's part: see Zero.sharded_state_dict."""
     names = {id(p): name for name, p in zero.module.named_parameters()}
     mine = dict(_piece_states(zero.units, zero.optimizer))
+    units = [*zero.units, *zero.untrained]
     parameters = {
         names[id(unit.parameters[piece.index])]: {
             "shape": list(unit.shapes[piece.index]),
             "start": piece.start,
             "stop": piece.stop,
             "values": Tensor(piece.tensor.data.copy()),
-            **mine[id(piece.tensor)],
+            **mine.get(id(piece.tensor), {}),
         }
-        for unit in zero.units
+        for unit in units
         for piece in unit.pieces
     }
-    sharded = {id(p) for unit in zero.units for p in unit.parameters}
+    sharded = {id(p) for unit in units for p in unit.parameters}
     replicated = [*zero.module._named("_parameters"), *zero.module._named("_buffers")]
     options = [{k: v for k, v in group.items() if k != "params"} for group in zero.optimizer.param_groups]
     return {
@@ -177,10 +179,9 @@ def load_shard(zero: Sharded, state: dict[str, Any]) -> None:
             "a state for other ranks goes through full_state_dict()"
         )
     names = {id(p): name for name, p in zero.module.named_parameters()}
+    units = [*zero.units, *zero.untrained]
     cut = {
-        names[id(unit.parameters[piece.index])]: (piece.start, piece.stop)
-        for unit in zero.units
-        for piece in unit.pieces
+        names[id(unit.parameters[piece.index])]: (piece.start, piece.stop) for unit in units for piece in unit.pieces
     }
     theirs = {name: (entry["start"], entry["stop"]) for name, entry in state["parameters"].items()}
     if theirs != cut:
@@ -190,11 +191,12 @@ def load_shard(zero: Sharded, state: dict[str, Any]) -> None:
             "such a state goes through full_state_dict()"
         )
     entries = {}
-    for unit in zero.units:
+    for unit in units:
         for piece in unit.pieces:
             entry = state["parameters"][names[id(unit.parameters[piece.index])]]
             _write(piece.tensor, entry["values"])
-            entries[id(piece.tensor)] = {k: v for k, v in entry.items() if k not in _OF_A_PIECE}
+            if unit in zero.units:
+                entries[id(piece.tensor)] = {k: v for k, v in entry.items() if k not in _OF_A_PIECE}
         unit.publish()
         unit.finish_publish()
     for name, tensor in [*zero.module._named("_parameters"), *zero.module._named("_buffers")]:

@@ -10,6 +10,7 @@ from qdist.optim import SGD
 from qdist.parallel import ParallelAttention, ParallelMLP, ParallelTransformerBlock
 from qdist.parallel.auto import (
     Engine,
+    Operator,
     Partial,
     ProcessMesh,
     Replicate,
@@ -253,6 +254,13 @@ def test_a_strategy_that_does_not_fit_the_operator_is_refused() -> None:
             matmul.shard(strategy, comm)(a, b)
     with pytest.raises(ValueError, match="1 part or more"):
         matmul.shard(((0, 1), (1, 1)))
+    # Before anything is sent: unequal parts would be refused by some ranks alone.
+    x = np.ones((2, 5, 3))
+    for strategy, shape in [((1, 4, 1), (2, 15)), ((1, 2, 1), (10, 3)), ((2, 2, 1), (2, 15))]:
+        reshape = Operator("reshape").shard((strategy,), comm)
+        with pytest.raises(ValueError, match=r"5 cannot be cut into [24] equal parts|has to be whole"):
+            reshape(x, shape=shape)
+    assert comm.messages == []
 
 
 def test_what_a_strategy_leaves_over_repeats_the_work() -> None:

@@ -14,6 +14,7 @@ import qdist as qd
 from qdist import nn, optim
 from qdist.comm import Mesh
 from qdist.parallel import Plan, forecast_memory, parallelize
+from qdist.tensor import Tensor
 
 sys.path.append(str(Path(__file__).parents[1] / "ranks"))
 from traced_models import batches, build, loss_of
@@ -51,6 +52,31 @@ def test_the_forecast_is_what_is_counted(plan: Plan, make: Any) -> None:
     trained.train_batch(x, y)
     assert trained.memory() == [foreseen]
     assert foreseen.activations > 0
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_weights_that_are_not_trained_and_buffers_are_no_activations(zero: int) -> None:
+    def make() -> nn.Module:
+        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, 32), Waves(32), nn.Linear(32, 4))
+        for layer in (model[2], model[4]):
+            layer.weight.requires_grad_(False)
+        return model
+
+    class Waves(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.register_buffer("waves", Tensor(np.linspace(0, 1, width, dtype=np.float32)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.waves
+
+    x, y, loss, plan = np.ones((3, 6), np.float32), np.array([0, 3, 1]), nn.CrossEntropyLoss(), Plan(zero=zero)
+    (foreseen,) = forecast_memory(make(), {"dp": 1}, plan, optimizer=sgd, loss=loss, inputs=x, targets=y)
+    trained = parallelize(make(), Mesh(qd.comm.init(), dp=1), plan, optimizer=sgd, loss=loss)
+    trained.train_batch(x, y)
+    assert trained.memory() == [foreseen]
+    # Of each row the input of GELU, what is known of it, and the loss's: never the 32 x 32 numbers of a weight.
+    assert 3 * 32 * 4 <= foreseen.activations < 32 * 32 * 4
 
 
 def test_a_model_without_values_is_foreseen_without_its_memory() -> None:

@@ -15,7 +15,9 @@ from models import assert_same, batch, build, gradients_of, loss_of, parameters_
 import qdist as qd
 from qdist import nn
 from qdist.comm import Communicator
+from qdist.data import ArrayDataset
 from qdist.parallel.auto import (
+    Accuracy,
     Engine,
     Machine,
     Partial,
@@ -178,6 +180,34 @@ def test_masks_are_those_of_one_process(groups) -> None:
         np.testing.assert_allclose(losses(groups[4], static), want, rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("options", [{}, {"sharding": 1}, {"sharding": 3}, {"axes": ["mp"]}])
+def test_a_last_batch_may_have_fewer_rows_than_there_are_ranks(groups, size: int, options: dict[str, Any]) -> None:
+    strategy = Strategy()
+    if "sharding" in options:
+        strategy.sharding.enable, strategy.sharding.stage = True, options["sharding"]
+    mesh = line(groups[size], *options.get("axes", ["dp"]))
+    x, y = batch("mlp", 0, 9)
+    plain, model = build("mlp"), build("mlp")
+    update = sgd(plain.parameters())
+    losses = []
+    for rows in (slice(0, 4), slice(4, 8), slice(8, 9)):
+        update.zero_grad()
+        loss = loss_of(plain, x[rows], y[rows])
+        loss.backward()
+        update.step()
+        losses.append(loss.item())
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), Accuracy(), strategy, mesh)
+    (history,) = engine.fit(ArrayDataset(x, y), 1, 4)
+    np.testing.assert_allclose(history["loss"], np.average(losses, weights=[4, 4, 1]), rtol=1e-10)
+    assert_same(engine.state_dict(), parameters_of(plain))
+    outputs = plain(Tensor(x)).numpy()
+    np.testing.assert_allclose(engine.predict(x, 4), outputs, atol=1e-10)
+    found = engine.evaluate([(x[:8], y[:8]), (x[8:], y[8:])])
+    np.testing.assert_allclose(found["loss"], loss_of(plain, x, y).item(), rtol=1e-10)
+    assert found["acc_top1"] == pytest.approx((outputs.argmax(1) == y).mean())
+
+
 def test_clipping_counts_every_part_once(groups) -> None:
     comm = groups[max(groups)]
     norms = []
@@ -210,6 +240,12 @@ def test_the_examples_give_the_losses_of_one_process_in_every_mode(net, size, gr
         np.testing.assert_allclose(losses("--mode", mode), want, rtol=1e-10, err_msg=mode)
         if mode != "auto":
             np.testing.assert_allclose(losses("--mode", mode, "--static"), want, rtol=1e-10, err_msg=f"static {mode}")
+
+
+def test_an_example_with_fewer_rows_than_ranks_has_the_losses_of_one_process(groups) -> None:
+    few = ["--width", "8", "--inner", "8", "--rows", "2", "--steps", "2", "--precision", "float64", "--mode"]
+    alone, sharded = (auto_parallel.parser().parse_args([*few, mode]) for mode in ("alone", "sharded"))
+    np.testing.assert_allclose(auto_parallel.train(sharded, groups[4]), auto_parallel.train(alone, groups[4]))
 
 
 @pytest.mark.parametrize("size", [2, 8])

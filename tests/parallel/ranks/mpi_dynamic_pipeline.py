@@ -111,6 +111,38 @@ def test_evaluation_and_errors_reach_all_ranks(comm: Communicator) -> None:
     comm.barrier()
 
 
+def looked_up(x: Tensor, table: Tensor) -> Tensor:
+    return functional.embedding(table, x.abs().clip(0, 4).floor().long()) * x.sum()
+
+
+def signs(x: Tensor, table: Tensor) -> Tensor:
+    """Only the table gets a gradient."""
+    return (x.sign() + 0.5 * (x > 0.2).to(x.dtype)) @ table[:3]
+
+
+def numbers(x: Tensor, y: Tensor) -> Tensor:
+    """Gradients of single numbers, which NumPy does not give as arrays, are sent back."""
+    return (x * x + 0.5) ** (y * 3)
+
+
+@pytest.mark.parametrize("work", [looked_up, signs, numbers])
+@pytest.mark.parametrize("ranks", [[1], [3, 0], [2, 1, 3]])
+def test_what_runs_on_some_ranks_alone_has_the_gradients_of_one_process(comm: Communicator, work, ranks) -> None:
+    def gradients(mesh: ProcessMesh | None) -> list[np.ndarray | None]:
+        rng = np.random.default_rng(4)
+        x, table = (Tensor(rng.normal(size=shape), True) for shape in ((4, 3), (5, 2)))
+        given = (x.mean(), table[0, 0]) if work is numbers else (x * 1.5, table)
+        made = (work if mesh is None else shard_op(work, mesh))(*given)
+        (made * made).sum().backward()
+        return [made.numpy(), *(None if t.grad is None else t.grad.numpy() for t in (x, table))]
+
+    for got, want in zip(gradients(ProcessMesh(ranks, ["x"], comm)), gradients(None), strict=True):
+        assert (got is None) == (want is None)
+        if want is not None:
+            np.testing.assert_allclose(got, want, atol=1e-12)
+    comm.barrier()
+
+
 def test_a_deferred_weight_is_drawn_where_it_is_placed(comm: Communicator) -> None:
     manual_seed(3)
     plain = nn.Linear(6, 4, dtype=F64)

@@ -39,6 +39,7 @@ class Block(nn.Module):
         self.gate, self.up = nn.Linear(6, 8, dtype=F64), nn.Linear(6, 8, False, dtype=F64)
         self.down, self.norm = nn.Linear(8, 6, dtype=F64), nn.LayerNorm(6, dtype=F64)
         self.drop = nn.Dropout(0.2)
+        self.forgets = False
         self.stage, self.annotate = stage, annotate and stage is not None and "mp" in stage.dim_names
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,6 +48,8 @@ class Block(nn.Module):
             shard_tensor(self.gate.weight, self.stage, ["mp", None])
             shard_tensor(self.up.weight, self.stage, ["mp", None])
             shard_tensor(self.down.weight, self.stage, [None, "mp"])
+        if self.forgets:
+            self.drop(x)  # Nobody uses what it gives.
         return x + self.drop(self.down(functional.silu(self.gate(self.norm(x))) * self.up(x)))
 
 
@@ -275,6 +278,9 @@ def test_dropout_in_stages_is_that_of_one_process(groups, size: int, mesh, steps
     plain = Net(None, tied=False)
     manual_seed(1)
     model = Net(where if annotated else None, tied=False)
+    for net in (plain, model):
+        for block in net.blocks[1:]:
+            block.forgets = True
     strategy = strategy_of(pipeline={"accumulate_steps": steps}, **parts)
     update = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     engine = Engine(model, nn.CrossEntropyLoss(), update, None, strategy, where)

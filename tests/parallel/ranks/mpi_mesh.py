@@ -18,6 +18,7 @@ from qdist.parallel import (
     ColumnParallelLinear,
     Plan,
     clip_grad_norm_,
+    forecast_memory,
     grad_norm,
     parallelize,
     seed_mesh,
@@ -366,7 +367,7 @@ def test_sequences_are_at_most_as_long_as_the_table_of_positions(comm) -> None:
 
 
 @pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # The mean over no rows.
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # The mean over no rows is left out without a word.
 def test_batches_without_rows(comm) -> None:
     """A rank of "dp" may have none, but not in a pipeline."""
     x, y = batch("mlp", 0, 9)
@@ -383,6 +384,24 @@ def test_batches_without_rows(comm) -> None:
             assert_same(trained.gradients(), models.gradients_of(model))
             with pytest.raises(ValueError, match="at least one row on some rank of 'dp'"):
                 trained.backward(x[:0], y[:0])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8])
+@pytest.mark.parametrize("staged", [False, True])
+def test_memory_of_divided_sequences_is_foreseen(comm, rows: int, staged: bool) -> None:
+    """Positions of one row are in one piece, those of several are not: layers and losses may keep copies of them."""
+    degrees = {"cp": 2, "pp": 2} if staged else {"cp": 2}
+    if staged and SIZE < 4:
+        pytest.skip("stages of divided sequences need 4 ranks")
+    mesh = Mesh(comm, dp=SIZE // (4 if staged else 2), **degrees)
+    plan = Plan(positions=["0.places"], micro_batches=1 + (rows > 2))
+    goals: list[Any] = [loss, nn.CrossEntropyLoss(), nn.CrossEntropyLoss(ignore_index=2)]
+    for goal in goals:
+        trained = parallelize(build("transformer"), mesh, plan, optimizer=sgd, loss=goal)
+        x, y = batch("transformer", 0, rows)
+        trained.train_batch(x, y)
+        given: dict[str, Any] = {"optimizer": sgd, "loss": goal, "inputs": x, "targets": y}
+        assert trained.memory() == forecast_memory(build("transformer"), mesh.shape, plan, **given)
 
 
 @pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")

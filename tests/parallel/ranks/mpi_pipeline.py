@@ -12,7 +12,7 @@ from models import F64, FEATURES, HEADS, assert_same, gradients_of, parameters_o
 
 import qdist as qd
 from qdist import nn, optim
-from qdist.parallel import Action, Pipeline, PipelineTraining, Schedule, make_schedule
+from qdist.parallel import Action, Pipeline, PipelineTraining, Schedule, make_schedule, recompute
 from qdist.parallel.pipeline.executor import Run
 from qdist.parallel.pipeline.stage_messages import Channels
 from qdist.tensor import Tensor, functional, manual_seed
@@ -463,16 +463,23 @@ def test_training_from_a_dictionary(comm) -> None:
         PipelineTraining({k: v for k, v in config.items() if k != "loss"}, [], data, comm)
 
 
+@pytest.mark.parametrize("again", ["nothing", "stages", "layers"])
 @pytest.mark.parametrize("micro_batches", [1, 6])
-def test_pipedream_takes_the_weights_that_its_schedule_says(comm, micro_batches: int) -> None:
-    """Stage s of S has made max(0, m - (S - 1 - s)) updates when micro-batch m goes forward, and goes back so."""
+def test_pipedream_takes_the_weights_that_its_schedule_says(comm, micro_batches: int, again: str) -> None:
+    """Stage s of S has made max(0, m - (S - 1 - s)) updates when micro-batch m goes forward, and goes back so.
+
+    again: what runs once more in the backward pass, with the weights of its forward pass.
+    """
     stages, rate = comm.size, 0.05
     manual_seed(7)
     layers = [nn.Linear(5, 5, dtype=np.float64) for _ in range(stages)]
     start = [(layer.weight.numpy().copy(), layer.bias.numpy().copy()) for layer in layers]
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 2 * micro_batches, 5))
-    pipeline = Pipeline(layers, nn.MSELoss(), comm, micro_batches=micro_batches, schedule="pipedream")
+    if again == "layers":
+        layers = [nn.Sequential(recompute(layer), nn.Identity()) for layer in layers]
+    options = {"micro_batches": micro_batches, "schedule": "pipedream", "recompute": again == "stages"}
+    pipeline = Pipeline(layers, nn.MSELoss(), comm, **options)
     optimizer = pipeline.make_optimizer(optim.SGD, lr=rate)
     loss = pipeline.train_batch(x, y, optimizer)
 
@@ -494,8 +501,9 @@ def test_pipedream_takes_the_weights_that_its_schedule_says(comm, micro_batches:
     assert loss == pytest.approx(np.mean(losses), abs=1e-10)
     state = pipeline.whole_state_dict()
     for s in range(stages):
-        np.testing.assert_allclose(state[f"{s}.weight"].numpy(), versions[s][-1][0], atol=1e-10)
-        np.testing.assert_allclose(state[f"{s}.bias"].numpy(), versions[s][-1][1], atol=1e-10)
+        name = f"{s}.0" if again == "layers" else f"{s}"
+        np.testing.assert_allclose(state[f"{name}.weight"].numpy(), versions[s][-1][0], atol=1e-10)
+        np.testing.assert_allclose(state[f"{name}.bias"].numpy(), versions[s][-1][1], atol=1e-10)
     assert pipeline.peak_live == min(micro_batches, stages - comm.rank)
     evaluated = pipeline.eval_batch(x, y)
     assert evaluated == pytest.approx(float(((pipeline.predict(x).numpy() - y) ** 2).mean()), abs=1e-10)

@@ -167,6 +167,44 @@ def test_checkpoints_keep_master_weights(comm: Communicator, folder: Path, half:
     np.testing.assert_allclose(train(whole), train(sharded), rtol=SAME[half])
 
 
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_what_is_not_trained_keeps_its_own_values(comm: Communicator, folder: Path, half: str, zero: int) -> None:
+    """The model has it in half precision, states and files as it was; and what is loaded in its place."""
+
+    def made(seed: int = 0) -> nn.Module:
+        model = build("gpt")
+        for number in (1, 3):
+            for parameter in model[number].parameters():
+                parameter.requires_grad_(False)
+                parameter.assign(parameter.numpy() + np.float32(1e-4 * seed))
+        return model
+
+    def frozen(state: dict[str, Any]) -> dict[str, np.ndarray]:
+        return {name: value.numpy() for name, value in state.items() if name[0] in "13"}
+
+    mesh = Mesh(comm, dp=comm.size)
+    plan = Plan(positions=["0.wpe.weight"], precision=half, seed=3, zero=zero)
+    options: dict[str, Any] = {"optimizer": optim.AdamW, "loss": nn.CrossEntropyLoss(ignore_index=PADDING)}
+    model, other = (parallelize(made(seed), mesh, plan, **options) for seed in (0, 1))
+    losses = train(model)
+    plainly = parallelize(made(), mesh, Plan(positions=["0.wpe.weight"], precision=half, seed=3), **options)
+    np.testing.assert_allclose(losses, train(plainly), rtol=SAME[half])
+    want = frozen(made().state_dict())
+    model.save(folder / f"frozen-{half}-{zero}")
+    other.load(folder / f"frozen-{half}-{zero}")
+    plain = build("gpt")
+    load_plain(folder / f"frozen-{half}-{zero}", plain)
+    for state in (model.state_dict(), other.state_dict(), plain.state_dict()):
+        for name, value in frozen(state).items():
+            assert value.dtype == np.float32
+            np.testing.assert_array_equal(value, want[name], err_msg=name)
+    x, y = (np.concatenate(parts)[:4] for parts in zip(*batches(mesh)))
+    assert model.eval_batch(x, y) == pytest.approx(other.eval_batch(x, y), rel=1e-6)
+    foreseen = forecast_memory(made(), mesh.shape, plan, **options, inputs=x, targets=y)
+    assert [memory[:3] for memory in model.memory()] == [memory[:3] for memory in foreseen]
+
+
 MESHES: dict[int, list[tuple[dict[str, int], dict[str, Any]]]] = {
     2: [({"dp": 2}, {}), ({"dp": 2}, {"zero": 2}), ({"pp": 2}, {"micro_batches": 2}), ({"tp": 2}, {})],
     4: [({"dp": 2, "pp": 2}, {"micro_batches": 2, "zero": 1}), ({"dp": 2, "tp": 2}, {"zero": 3})],

@@ -9,7 +9,7 @@ from qdist.parallel import RingAttention, ring_attention, shard_sequence
 from qdist.parallel.sequence import context
 from qdist.parallel.sequence.positions import positions_of
 from qdist.parallel.sequence.watch import watching
-from qdist.tensor import Tensor, random
+from qdist.tensor import Tensor, functional, random
 
 LENGTH = 32
 
@@ -54,6 +54,23 @@ def test_zigzag_shards_share_the_causal_work_equally(ranks: int, monkeypatch: py
     slices = [work(rank, ranks, False, monkeypatch) for rank in range(ranks)]
     assert sum(slices) == sum(balanced)
     assert slices[-1] == (2 * ranks - 1) * slices[0]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("length", "features"), [(0, 3), (4, 0), (0, 0)])
+def test_nothing_to_attend_to_is_attention_too(length: int, features: int, causal: bool, balanced: bool) -> None:
+    """No positions, or vectors without numbers, of which all scores are 0: as one process has it."""
+    v = np.arange(2.0 * length * 5).reshape(2, length, 5)
+    given = [[Tensor(x, True) for x in (np.ones((2, length, features)),) * 2 + (v,)] for _ in range(2)]
+    alone = functional.attention(*given[0], causal=causal)
+    ring = ring_attention(*given[1], counting_communicator(1), causal=causal, balanced=balanced)
+    np.testing.assert_allclose(ring.numpy(), alone.numpy())
+    for out in (alone, ring):
+        (out * out).sum().backward()
+    for one, other in zip(*given):
+        assert one.grad.shape == one.shape
+        np.testing.assert_allclose(other.grad.numpy(), one.grad.numpy())
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])

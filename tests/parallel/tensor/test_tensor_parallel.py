@@ -226,6 +226,15 @@ def test_tokens_outside_the_whole_vocabulary_are_refused(token: int) -> None:
     assert comm.messages == []
 
 
+@pytest.mark.parametrize("tokens", [[1.0, 0.0], [True, False]])
+def test_tokens_that_are_no_integers_are_refused_as_by_a_whole_table(tokens: list) -> None:
+    comm = counting_communicator(4)
+    for table in (nn.Embedding(12, 3), VocabParallelEmbedding(12, 3, comm)):
+        with pytest.raises(TypeError, match=r"embedding takes integer indices, got (float32|float64|bool)"):
+            table(np.array(tokens))
+    assert comm.messages == []
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int32"])
 def test_tokens_of_any_integer_type(dtype: str) -> None:
     """Rank 3 of 4 has rows 192 to 255, of which uint8 has the numbers but not their differences to 192."""

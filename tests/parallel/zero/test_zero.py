@@ -266,6 +266,35 @@ def test_states_of_a_partly_frozen_model_are_those_of_the_plain_optimiser(stage:
     Zero(resumed, again, stage, counting_communicator(1)).load_full_state_dict(sharded.full_state_dict())
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_states_have_untrained_parameters_as_they_were_given(stage: int) -> None:
+    """The model computes with them in half precision."""
+
+    def made(seed: int) -> Zero:
+        manual_seed(seed)
+        model = net(3)
+        model[1].weight.requires_grad_(False)
+        model[2].bias.requires_grad_(False)
+        rule = optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)  # It does not have all that could be trained.
+        return Zero(model, rule, stage, counting_communicator(1), precision="float16")
+
+    manual_seed(0)
+    want = {name: value.numpy() for name, value in net(3).state_dict().items() if name[0] != "0"}
+    zero = made(0)
+    zero.backward(zero(rows()).mean())
+    zero.step()
+    assert zero.module[1].weight.dtype == zero.module[2].weight.dtype == np.float16
+    full, shard = made(1), made(1)
+    full.load_full_state_dict(zero.full_state_dict())
+    shard.load_sharded_state_dict(zero.sharded_state_dict())
+    for each in (zero, full, shard):
+        state = each.state_dict()
+        for name, value in want.items():
+            assert state[name].dtype == np.float32
+            np.testing.assert_array_equal(state[name].numpy(), value, err_msg=name)
+        np.testing.assert_array_equal(each(rows()).numpy(), zero(rows()).numpy())
+
+
 def test_a_scheduler_goes_on_setting_the_rate() -> None:
     model = net(1)
     optimizer = optim.SGD(model.parameters(), lr=1.0)

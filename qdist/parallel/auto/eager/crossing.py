@@ -41,26 +41,28 @@ def cross(x: Tensor, comm: Communicator, senders: Sequence[int], receivers: Sequ
     return apply(_CROSS, x, comm=comm, senders=tuple(senders), receivers=tuple(receivers), shape=tuple(shape))
 
 
-def _carry(x: Array, comm: Communicator, senders: tuple[int, ...], receivers: tuple[int, ...], shape: Any) -> Array:
+def _carry(
+    xp: Any, x: Array, comm: Communicator, senders: tuple[int, ...], receivers: tuple[int, ...], shape: Any
+) -> Array:
     waiting = [rank for rank in receivers if rank not in senders]
     # Who sends to whom: the senders in turn.
     source = {rank: senders[i % len(senders)] for i, rank in enumerate(waiting)}
     if comm.rank in senders:
-        whole = module_of(x).ascontiguousarray(x)
+        whole = xp.ascontiguousarray(x)  # The gradient of one number may be no array.
         for work in [comm.isend(whole, rank) for rank in waiting if source[rank] == comm.rank]:
             work.wait()
-        return x if comm.rank in receivers else module_of(x).empty(0, x.dtype)
+        return x if comm.rank in receivers else xp.empty(0, x.dtype)
     if comm.rank in receivers:
-        return comm.recv(module_of(x).empty(shape, x.dtype), source[comm.rank])
+        return comm.recv(xp.empty(shape, x.dtype), source[comm.rank])
     return x
 
 
 def _cross(xp: Any, x: Array, comm: Any, senders: Any, receivers: Any, shape: Any) -> Any:
-    return _carry(x, comm, senders, receivers, shape), ()
+    return _carry(xp, x, comm, senders, receivers, shape), ()
 
 
 def _cross_vjp(xp: Any, g: Array, saved: Any, needs: Any, comm: Any, senders: Any, receivers: Any, shape: Any) -> Any:
-    return (_carry(g, comm, receivers, senders, shape),)
+    return (_carry(xp, g, comm, receivers, senders, shape),)
 
 
 _CROSS = Rule("cross", _cross, _cross_vjp, view=True)

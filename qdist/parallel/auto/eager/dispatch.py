@@ -81,7 +81,9 @@ def _run_on_some(rule: Rule, placed: Sequence[Any], attributes: dict[str, Any], 
         _specs.share(mesh, key, [Spec(p.shape, p.dtype.str, p.placements) for p in parts])
         return made
     specs = _specs.share(mesh, key, None)
-    following = [x.local for x in placed if isinstance(x, DistTensor) and x.requires_grad]
+    # Where the operation has no derivative (a sign), nothing comes back on the members, and nobody may wait for it.
+    differentiable = rule.vjp is not None
+    following = [x.local for x in placed if differentiable and isinstance(x, DistTensor) and x.requires_grad]
     empty = follow(following, specs, next(x for x in placed if isinstance(x, Tensor)))
     parts = tuple(DistTensor(e, mesh, spec.placements, spec.shape) for e, spec in zip(empty, specs, strict=True))
     return parts if len(parts) > 1 else parts[0]

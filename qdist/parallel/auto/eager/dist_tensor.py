@@ -320,7 +320,7 @@ def check_lengths(shape: tuple[int, ...], mesh: ProcessMesh, placements: Sequenc
                 f"dimension {dim} of shape {shape}: {blocks} blocks have to be equal, and one axis alone cuts them"
             )
         parts = blocks * math.prod(n for n, p in zip(mesh.shape, placements) if cuts(p, dim))
-        if length < parts:
+        if 1 < parts > length:
             raise ValueError(
                 f"dimension {dim} of shape {shape} has length {length} and cannot be cut into {parts} parts; "
                 "shard another dimension or use Replicate()"

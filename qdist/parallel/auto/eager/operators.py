@@ -205,8 +205,9 @@ def _layout(
                     f"{name}.shard({strategy}): dimension {dim} of input {i} is cut in {count}, the dimension it is "
                     f"multiplied with in {cuts[label]}; both need the same number"
                 )
-            if form.sizes[label] < count:
-                raise ValueError(f"{name}.shard({strategy}): {form.sizes[label]} cannot be cut into {count} parts")
+            if not form.fits(label, count, {}):
+                kind = "equal parts" if label in form.exact else "parts"
+                raise ValueError(f"{name}.shard({strategy}): {form.sizes[label]} cannot be cut into {count} {kind}")
     axes = {label: count for label, count in cuts.items() if count > 1}
     used = math.prod(axes.values())
     if comm.size % used:

@@ -50,6 +50,8 @@ class Operation:
     Attributes:
         pinned: the splits that the user asked for.
         row: the row of a mesh that the user asked for, a pipeline stage.
+        unused_draws: how many operations before it drop elements of what nobody needs. They are left out, and their
+            random draws are not: those that follow are as in a model that is not captured.
     """
 
     rule: Rule
@@ -58,6 +60,12 @@ class Operation:
     outputs: tuple[Value, ...]
     pinned: tuple[Split, ...] | None = None
     row: ProcessMesh | None = None
+    unused_draws: int = 0
+
+    @property
+    def drops(self) -> bool:
+        """Whether it draws at random which elements to drop."""
+        return self.attributes.get("ticket") is not None
 
     def form(self) -> Form:
         """How its dimensions may be cut."""
@@ -76,6 +84,8 @@ class Graph:
     loss: Value | None = None
     passed_on: list[Value] = field(default_factory=list)
     """What else is wanted at the end: values that a later part of a larger graph takes."""
+    unused_draws: int = 0
+    """As of an operation, behind the last."""
 
     @property
     def results(self) -> list[Value]:
@@ -111,7 +121,8 @@ def trace(
 
     Raises:
         TypeError: when the model gives anything but one Tensor.
-        RuntimeError: when it changes a buffer (the running averages of a batch norm): a graph would not.
+        RuntimeError: when it changes a buffer (the running averages of a batch norm): a graph would not; or when it
+            draws random numbers itself: a graph would repeat them.
     """
     recorder = Recorder(model)
     usual = [f"input{i}" if len(inputs) > 1 else "input" for i in range(len(inputs))]
@@ -131,7 +142,13 @@ def trace(
         value: Any = None if loss is None else loss(made, *labels)
         if isinstance(value, (tuple, list)) and len(value) == 2:
             value = value[0] / value[1]
+    draws = random.get_state()["draw"] - drawn["draw"]
     random.set_state(drawn)
+    if draws > sum(operation.drops for operation in recorder.graph.operations):
+        raise RuntimeError(
+            "the model draws random numbers besides dropout: a captured graph would repeat those of its capture in "
+            "every step; draw them outside and pass them as an input, or train the model without capture"
+        )
     after = dict(model.named_buffers())
     changed = [name for name, (b, version) in before.items() if after.get(name) is not b or b.version != version]
     if changed:
@@ -196,11 +213,14 @@ class Recorder:
 def _pruned(graph: Graph) -> Graph:
     """Without the operations that neither the output nor the loss needs."""
     needed = {value for value in (graph.output, graph.loss) if value is not None}
-    kept = []
+    kept: list[Operation] = []
     for operation in reversed(graph.operations):
         if needed.intersection(operation.outputs):
             kept.append(operation)
             needed.update(_values(operation.inputs))
+        elif operation.drops:
+            following = kept[-1] if kept else graph
+            following.unused_draws += 1
     graph.operations = kept[::-1]
     graph.parameters = [p for p in graph.parameters if p in needed]
     return graph

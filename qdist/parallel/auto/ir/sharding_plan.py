@@ -96,7 +96,7 @@ def needs_of(plan: ShardingPlan, operation: Operation) -> list[Need]:
 
 
 def starting_placements(plan: ShardingPlan, given: dict[str, Any]) -> None:
-    """Place inputs, constants and the parameters that are sharded already.
+    """Place constants, the parameters that are sharded already, and inputs that are given or that nothing takes.
 
     Args:
         plan: a plan without placements.
@@ -108,6 +108,10 @@ def starting_placements(plan: ShardingPlan, given: dict[str, Any]) -> None:
     for value in [*plan.graph.inputs, *plan.graph.parameters]:
         if value.name in given:
             plan.placements[value] = given[value.name]
+    taken = {x for operation in plan.graph.operations for x in operation.inputs if isinstance(x, Value)}
+    for value in plan.graph.inputs:
+        if value not in taken:
+            plan.placements.setdefault(value, plan.whole)
     for operation in plan.graph.operations:
         if operation.rule is ANNOTATE and operation.attributes["mesh"] != plan.mesh:
             raise ValueError(f"an annotation is on {operation.attributes['mesh']}, the graph runs on {plan.mesh}")

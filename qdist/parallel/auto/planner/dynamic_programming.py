@@ -48,7 +48,7 @@ def search(
     graph: Graph, mesh: ProcessMesh, machine: Machine, given: dict[str, Any] | None = None, *, beam: int = 64
 ) -> ShardingPlan:
     """The plan with the fewest predicted seconds that fits into memory; never slower than pure data parallelism
-    by the machine's own prediction, as long as that fits.
+    by the machine's own prediction, as long as that fits and there is a row for every rank.
 
     Args:
         graph: a captured graph; what is annotated in it stays as it is.
@@ -63,7 +63,7 @@ def search(
     given = given or {}
     plans = [_searched(graph, mesh, machine, given, beam, 0.0)]
     if not given and not _annotated(graph):
-        plans += [data_parallel(graph, mesh), propagate(graph, mesh)]
+        plans += [data_parallel(graph, mesh)] * _has_rows(graph, mesh.size) + [propagate(graph, mesh)]
     limit = machine.memory
     price = 1 / machine.bandwidth / 16
     while limit is not None and all(cost_of(p, machine).memory > limit for p in plans) and price < 1:
@@ -77,6 +77,11 @@ def search(
             f"{(limit or 0) / 2**20:.1f} are allowed; use more ranks or a smaller batch"
         )
     return min(fitting, key=lambda p: cost_of(p, machine).seconds)
+
+
+def _has_rows(graph: Graph, ranks: int) -> bool:
+    """Whether every rank gets a row of each input."""
+    return all(value.shape[0] >= ranks for value in graph.inputs if value.shape)
 
 
 def _annotated(graph: Graph) -> bool:

@@ -91,7 +91,8 @@ def _pass_on(plan: ShardingPlan, operation: Operation, granted: list[Shard | Non
     """An operation that is wished cut wishes its own inputs cut."""
     form = operation.form()
     for axis, placement in enumerate(granted):
-        if placement is None:
+        # A form without dimensions for its output runs whole.
+        if placement is None or not form.outputs[0]:
             continue
         label = form.outputs[0][placement.dim]
         blocks = [(label, placement.blocks)] if label is not None and placement.blocks > 1 else []

@@ -85,7 +85,7 @@ def _blocks(form: Form, operands: Sequence[Operand], axis: int, wanted: Placemen
     """Labels of which an input is cut in blocks, or the output is wanted so, and in how many."""
     places = [None if o.placements is None else o.placements[axis] for o in operands]
     for dims, place in zip((*form.inputs, form.outputs[0]), (*places, wanted)):
-        if isinstance(place, Shard) and place.blocks > 1:
+        if isinstance(place, Shard) and place.blocks > 1 and dims:
             label = dims[place.dim]
             if label is not None:
                 yield label, place.blocks

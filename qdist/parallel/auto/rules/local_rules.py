@@ -73,7 +73,7 @@ def _embedding(site: Site, table: Tensor, indices: Tensor) -> Tensor:
     wanted = _rows_of(indices._data, shape[0])
     here = (wanted >= start) & (wanted < stop)
     found = apply("embedding", table, Tensor((wanted - start) * here))
-    return found * Tensor(here.reshape(*here.shape, *(1,) * (table.ndim - 1)).astype(table.dtype))
+    return found * Tensor(here.reshape((*wanted.shape, *(1,) * (table.ndim - 1))).astype(table.dtype))
 
 
 def _rows_of(indices: Any, count: int) -> Any:

@@ -62,7 +62,7 @@ class Engine:
         metrics: functions (output, labels) -> {name: number} of whole arrays, or one of them.
         strategy: see Strategy; data parallel when nothing is annotated.
         mesh: the ProcessMesh; by default that of the annotations, or all ranks on one axis "dp". Rows of the inputs
-            are cut along its axis "dp".
+            are cut along its axis "dp", unless they are fewer than its ranks.
         comm: the ranks, when neither a mesh nor an annotation names them; the world when not given.
 
     Every rank passes the whole batch and takes its part; ranks that pass different rows are told by a ValueError (the

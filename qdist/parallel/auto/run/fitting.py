@@ -49,6 +49,10 @@ def fit(
     saving: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """As Engine.fit."""
+    if epochs < 0:
+        raise ValueError(f"epochs={epochs}: at least 0")
+    if steps_per_epoch is not None and steps_per_epoch < 1:
+        raise ValueError(f"steps_per_epoch={steps_per_epoch}: at least 1")
     for callback in callbacks:
         callback.on_train_begin(engine)
     place = Place(data, batch_size, steps_per_epoch)

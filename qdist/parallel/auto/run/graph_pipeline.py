@@ -12,7 +12,7 @@ from qdist.comm import Communicator
 from qdist.nn.module import Module, Parameter
 from qdist.optim import Optimizer
 from qdist.parallel.auto.eager.dist_tensor import DistTensor, check_lengths, place_tensor
-from qdist.parallel.auto.ir.graph import Graph, Value, trace
+from qdist.parallel.auto.ir.graph import Graph, Operation, Value, trace
 from qdist.parallel.auto.ir.sharding_plan import ShardingPlan
 from qdist.parallel.auto.placement.placements import Partial, Placement, Replicate, Shard
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
@@ -125,7 +125,7 @@ class GraphPipeline:
         targets = [y[:part] for y in labels]
         self.graph = trace(model, loss if labels else None, [x[:part] for x in inputs], targets, names)
         """The whole graph, with the loss where labels are given."""
-        self._drops = any(op.attributes.get("ticket") is not None for op in self.graph.operations)
+        self._drops = any(op.drops or op.unused_draws for op in self.graph.operations)
         self._groups = [mesh.group(i) for i in range(len(mesh.shape)) if mesh.shape[i] > 1]
         self._outputs: list[np.ndarray] = []
         self._losses: list[tuple[float, float]] = []
@@ -310,13 +310,16 @@ def _stage_meshes(mesh: ProcessMesh, axis: int) -> list[ProcessMesh]:
 def _without_loss(graph: Graph, inputs: int) -> Graph:
     """What the model does, up to its output."""
     assert graph.output is not None
-    needed, kept = {graph.output}, []
+    needed, kept = {graph.output}, list[Operation]()
+    unused = graph.unused_draws
     for operation in reversed(graph.operations):
         if needed.intersection(operation.outputs):
             kept.append(operation)
             needed.update(x for x in operation.inputs if isinstance(x, Value))
+        elif not kept:
+            unused += operation.unused_draws
     parameters = [value for value in graph.parameters if value in needed]
-    return Graph(kept[::-1], graph.inputs[:inputs], parameters, graph.output)
+    return Graph(kept[::-1], graph.inputs[:inputs], parameters, graph.output, unused_draws=unused)
 
 
 def _finished(placements: Sequence[Placement]) -> tuple[Placement, ...]:

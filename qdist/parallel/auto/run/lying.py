@@ -37,9 +37,10 @@ def data_axis(mesh: ProcessMesh) -> int | None:
 
 
 def rows_along_data(value: Value, mesh: ProcessMesh) -> tuple[Placement, ...]:
-    """Cut along the axis "dp", if there is one."""
+    """Cut along the axis "dp", if there is one and each of its ranks gets a row: a last batch may have too few."""
     axis = data_axis(mesh)
-    return tuple(Shard(0) if i == axis and value.shape else Replicate() for i in range(len(mesh.shape)))
+    cuts = axis is not None and bool(value.shape) and value.shape[0] >= mesh.shape[axis]
+    return tuple(Shard(0) if cuts and i == axis else Replicate() for i in range(len(mesh.shape)))
 
 
 def row_axes(mesh: ProcessMesh) -> list[int]:

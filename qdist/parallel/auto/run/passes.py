@@ -31,7 +31,10 @@ def shard_storage(plan: ShardingPlan, sharding: Sharding, data_axis: int | None,
     if sharding.degree is not None and (axis is None or plan.mesh.shape[axis] != sharding.degree):
         axis = next((i for i, n in enumerate(plan.mesh.shape) if n == sharding.degree), None)
     if axis is None:
-        raise ValueError(f"sharding.degree={sharding.degree}: {plan.mesh} has no axis of that size; set degree to one")
+        missing = "no axis 'dp'" if sharding.degree is None else "no axis of that size"
+        raise ValueError(
+            f"sharding.degree={sharding.degree}: {plan.mesh} has {missing}; set sharding.degree to the size of an axis"
+        )
     for value in plan.graph.parameters:
         if value in whole:
             continue

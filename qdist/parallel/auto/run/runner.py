@@ -8,10 +8,11 @@ from typing import Any
 
 from qdist.parallel.auto.eager.dispatch import run_local
 from qdist.parallel.auto.ir.graph import Operation, Value
-from qdist.parallel.auto.ir.lower import Compute, Instruction, Move, given_by, lower, made, taken_by
+from qdist.parallel.auto.ir.lower import Instruction, Move, given_by, lower, made, taken_by
 from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor, checkpoint, random
+from qdist.tensor.functional import check_rows
 
 __all__ = ["PlanRunner"]
 
@@ -72,16 +73,22 @@ class PlanRunner:
             values[made(self.plan, value)] = getattr(value.tensor, "local", value.tensor)
         # Drawn before anything runs, in program order, so that a second run of a segment drops the same elements.
         # Shapes are those of the graph: where that is captured for a micro-batch, of all its rows on all replicas.
-        tickets = {
-            i.operation: random.ticket(_masked(i.operation))
-            for i in self.instructions
-            if dropping and isinstance(i, Compute) and _drops(i.operation)
-        }
+        tickets = self._tickets() if dropping else {}
         if self._segments is None:
             self._run(self.instructions, values, tickets)
         else:
             self._run_segments(values, tickets)
         return {value: values[made(self.plan, value)] for value in self.plan.graph.results}
+
+    def _tickets(self) -> dict[Operation, Any]:
+        """What is drawn for each operation that drops elements."""
+        tickets = {}
+        for operation in self.plan.graph.operations:
+            random.skip(operation.unused_draws)
+            if operation.drops:
+                tickets[operation] = random.ticket(_masked(operation))
+        random.skip(self.plan.graph.unused_draws)
+        return tickets
 
     def _run(self, instructions: list[Instruction], values: Values, tickets: dict[Operation, Any]) -> None:
         mesh = self.plan.mesh
@@ -95,7 +102,7 @@ class PlanRunner:
             operation = instruction.operation
             locals_ = [values[x] if isinstance(x, Need) else x for x in instruction.inputs]
             attributes = operation.attributes
-            if _drops(operation):
+            if operation.drops:
                 drawn: dict[str, Any] = {"ticket": tickets[operation]} if operation in tickets else {"p": 0.0}
                 attributes = {**attributes, **drawn}
             shapes = [x.shape if isinstance(x, Value) else None for x in operation.inputs]
@@ -120,10 +127,6 @@ class PlanRunner:
             values.update(zip(outputs, checkpoint(work)))
 
 
-def _drops(operation: Operation) -> bool:
-    return operation.attributes.get("ticket") is not None
-
-
 def _masked(operation: Operation) -> tuple[int, ...]:
     """The shape of what is dropped: of the only input, or of the weights of an attention's queries and keys."""
     shapes = [x.shape for x in operation.inputs if isinstance(x, Value)]
@@ -131,6 +134,9 @@ def _masked(operation: Operation) -> tuple[int, ...]:
 
 
 def _run_on(operation: Operation, attributes: Any, mesh: Any, shapes: Any, splits: Any, inputs: list[Any]) -> Any:
+    if operation.rule.name == "embedding":
+        # The model looks at them when it is called, and a graph is not.
+        check_rows(inputs[1]._data, shapes[0][0])
     return run_local(operation.rule, inputs, attributes, mesh, shapes, splits)
 
 

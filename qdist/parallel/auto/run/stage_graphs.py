@@ -42,7 +42,8 @@ def stage_graphs(graph: Graph, stages: int) -> list[Graph]:
         passed_on = [] if last else [v for v in known if v in later or v is graph.output]
         used = {x for op in operations for x in op.inputs if isinstance(x, Value)}
         parameters = [value for value in graph.parameters if value in used]
-        result.append(Graph(operations, takes, parameters, graph.output if last else None, None, passed_on))
+        made, unused = (graph.output, graph.unused_draws) if last else (None, 0)
+        result.append(Graph(operations, takes, parameters, made, None, passed_on, unused))
         takes = passed_on
     return result
 

@@ -131,6 +131,10 @@ def test_wrong_placements_are_refused_with_the_way_out() -> None:
         shard_tensor(x, mesh, [0, Replicate()])
     with pytest.raises(ValueError, match="length 3 and cannot be cut into 4 parts"):
         shard_tensor(x, mesh, [Shard(1), Shard(1)])
+    nothing = Tensor(np.zeros((0, 4)))
+    with pytest.raises(ValueError, match="length 0 and cannot be cut into 2 parts"):
+        shard_tensor(nothing, mesh, [Shard(0), Replicate()])
+    assert shard_tensor(nothing, mesh, [Replicate(), Shard(1)]).shape == (0, 4)
     with pytest.raises(ValueError, match="only one dimension"):
         shard_tensor(x, mesh, ["mp", "mp"])
     with pytest.raises(ValueError, match="no axis 'tp'"):

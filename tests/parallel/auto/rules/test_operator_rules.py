@@ -72,6 +72,19 @@ def test_placed_inputs_give_the_values_and_gradients_of_one_process(case) -> Non
     on_threads(degree, work)
 
 
+@pytest.mark.parametrize("width", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("index", [0, 4])
+def test_a_single_index_into_cut_rows(width: tuple[int, ...], index: int) -> None:
+    table = np.random.default_rng(0).normal(size=(5, *width))
+
+    def work(comm) -> None:
+        cut = shard_tensor(Tensor(table), ProcessMesh([0, 1], ["x"], comm), [Shard(0)])
+        found = apply("embedding", cut, Tensor(np.array(index)))
+        np.testing.assert_array_equal(found.numpy(), table[index])
+
+    on_threads(2, work)
+
+
 @pytest.mark.parametrize("rows", [5, 128, 256])
 def test_indices_into_cut_rows_of_a_table_mean_what_they_mean_in_a_whole_one(rows: int) -> None:
     table = np.random.default_rng(0).normal(size=(rows, 3))

@@ -1,5 +1,6 @@
 """Engine, Strategy and the automatic mode: what can be seen in one process."""
 
+import math
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
@@ -36,7 +37,7 @@ from qdist.parallel.auto import (
     trace,
 )
 from qdist.parallel.auto.ir.lower import sent_bytes
-from qdist.tensor import Tensor, functional, manual_seed
+from qdist.tensor import Tensor, functional, manual_seed, random
 
 
 def grid(*degrees: int, names=None) -> ProcessMesh:
@@ -65,10 +66,28 @@ def test_a_captured_graph_on_one_rank_trains_as_the_model_does(name) -> None:
     assert_same(parameters_of(model), before, 0)
 
 
-def test_a_captured_graph_drops_what_the_model_would_drop() -> None:
+class Forgetful(nn.Module):
+    """Drops elements of what nobody uses, before, between and after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.drop = nn.Linear(6, 8), nn.Linear(8, 3), nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.drop(x)
+        self.drop(self.drop(x).exp())
+        hidden = functional.relu(self.drop(self.first(x)))
+        self.drop(hidden)
+        made = self.drop(self.second(hidden))
+        self.drop(made)
+        return made
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_captured_graph_drops_what_the_model_would_drop(forgets: bool) -> None:
     def net() -> nn.Module:
         manual_seed(3)
-        return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.ReLU(), nn.Linear(8, 3))
+        return Forgetful() if forgets else nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.ReLU(), nn.Linear(8, 3))
 
     x, y = np.ones((5, 6), np.float32), np.zeros(5, np.int64)
     losses = []
@@ -92,6 +111,52 @@ def test_a_captured_graph_drops_what_the_model_would_drop() -> None:
                 own.append(loss.item())
             losses.append(own)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+
+
+class Noisy(nn.Module):
+    """Adds noise of its own, which is no operation on Tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.drop = nn.Linear(6, 3), nn.Dropout(0.4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(self.drop(x))
+        return x + random.default_generator().normal(x.shape) if self.training else x
+
+
+def test_noise_that_a_graph_would_repeat_is_refused() -> None:
+    model = Noisy()
+    engine = Engine(model, functional.cross_entropy, optim.SGD(model.parameters(), lr=0.1), comm=init())
+    x, y = np.ones((5, 6), np.float32), np.zeros(5, np.int64)
+    with pytest.raises(RuntimeError, match="draws random numbers besides dropout: a captured graph would repeat"):
+        engine.run((x, y))
+    assert engine.run((x, y), "eval")["loss"] > 0
+
+
+@pytest.mark.parametrize("outside", [-1, -9, 8])
+@pytest.mark.parametrize("mode", ["train", "eval", "predict"])
+def test_a_captured_graph_refuses_the_indices_that_the_model_refuses(outside: int, mode: str) -> None:
+    model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 8))
+    engine = Engine(model, functional.cross_entropy, optim.SGD(model.parameters(), lr=0.1), comm=init())
+    tokens = np.arange(8).reshape(2, 4)
+    engine.run(tokens if mode == "predict" else (tokens, tokens), mode)
+    wrong = np.where(tokens == 3, outside, tokens)
+    for call in (
+        lambda: model(Tensor(wrong)),
+        lambda: engine.run(wrong if mode == "predict" else (wrong, tokens), mode),
+    ):
+        with pytest.raises(IndexError, match=r"embedding: indices go from .* but the table has 8 rows"):
+            call()
+
+
+@pytest.mark.parametrize(("options", "message"), [({"epochs": -1}, "epochs=-1"), ({"steps_per_epoch": 0}, "epoch=0")])
+def test_fewer_than_no_epochs_and_epochs_of_no_steps_are_refused(options: dict, message: str) -> None:
+    model = build("mlp")
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), comm=init())
+    with pytest.raises(ValueError, match=message):
+        engine.fit([batch("mlp", 0, 4)], **options)
+    assert engine.fit([batch("mlp", 0, 4)], epochs=0) == []
 
 
 def test_fit_evaluate_and_predict_go_through_all_rows() -> None:
@@ -242,6 +307,48 @@ def test_double_recursion_cuts_what_is_large(rows, widths, cut) -> None:
     assert other.placements[graph.inputs[0]] == (Replicate(),) * 3
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("degrees", [(4,), (2, 2), (2, 3)])
+@pytest.mark.parametrize("flops", [1e6, 1e12])
+def test_no_search_cuts_rows_that_there_are_not(rows, degrees, flops) -> None:
+    graph, mesh = mlp_graph(rows, [5, 7, 3]), grid(*degrees)
+    for planner in (search, recursive):
+        plan = planner(graph, mesh, Machine(flops=flops, latency=0.0))
+        for value in (*graph.inputs, *graph.parameters):
+            for dim, length in enumerate(value.shape):
+                cut = [n for n, p in zip(degrees, plan.placements[value]) if p == Shard(dim)]
+                assert math.prod(cut) <= length, (value.name, plan.placements[value])
+
+
+@pytest.mark.parametrize("planner", [search, recursive])
+@pytest.mark.parametrize("degrees", [(2,), (2, 2)])
+def test_inputs_that_nothing_takes_are_placed_too(planner, degrees) -> None:
+    """A loss that needs no labels, and a model that does not look at all of its inputs."""
+    model = nn.Linear(4, 2)
+    model.forward = lambda x, unused: functional.linear(x, model.weight)
+    x, mesh = Tensor(np.zeros((8, 4), np.float32)), grid(*degrees)
+    graph = trace(model, lambda y, labels: y.abs2().mean(), [x, x], [x])
+    plan = planner(graph, mesh, Machine())
+    for value in graph.inputs[1:]:
+        assert plan.placements[value] == plan.whole, value.name
+
+
+@pytest.mark.parametrize("wanted", [Shard(0), Shard(1), Shard(1, 2)])
+def test_placements_are_wished_of_operations_that_run_whole(wanted) -> None:
+    """Indices in an array pick from the whole tensor, whatever lies behind them."""
+    mesh, places = grid(2), np.array([3, 0, 1, 2])
+
+    class Picks(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return shard_tensor(functional.relu(shard_tensor(x[:, places], mesh, [wanted])), mesh, [wanted])
+
+    x = Tensor(np.zeros((6, 4), np.float32))
+    plan = propagate(trace(Picks(), None, [x], []), mesh, {"input": (Shard(0),)})
+    picked = next(op for op in plan.graph.operations if op.rule.name == "index")
+    assert not isinstance(plan.placements[picked.outputs[0]][0], Shard)
+    assert plan.placements[plan.graph.output] == (wanted,)
+
+
 def test_large_batches_are_data_parallel() -> None:
     graph = mlp_graph(4096, [8, 16, 8])
     plan = search(graph, grid(4), Machine())
@@ -319,8 +426,9 @@ def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
     with pytest.raises(RuntimeError, match=r"changes its buffers 1.running_mean, 1.running_var"):
         trace(norm, None, [Tensor(np.ones((2, 1, 5, 5), np.float32))], [])
     engine = Engine(model, functional.mse_loss, optim.SGD(model.parameters(), lr=0.1), mesh=grid(4, names=["dp"]))
-    with pytest.raises(ValueError, match="cannot be cut into 4 parts"):
-        engine.prepare(x[:3], x[:3])
+    # Rows that are too few for all ranks are whole on each.
+    assert Shard(0) in engine.prepare(x, x).plan.placements[engine.plan.graph.inputs[0]]
+    assert engine.prepare(x[:3], x[:3]).plan.placements[engine.plan.graph.inputs[0]] == (Replicate(),)
 
 
 @pytest.mark.parametrize(
@@ -340,14 +448,18 @@ def test_strategies_that_do_not_exist_are_refused(change, message) -> None:
         Engine(nn.Linear(2, 2), strategy=strategy)
 
 
-def test_a_sharding_degree_without_an_axis_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("axis", "degree", "message"),
+    [("dp", 3, "degree=3: .* has no axis of that size"), ("mp", None, "no axis 'dp'.*set sharding.degree to the size")],
+)
+def test_a_sharding_degree_without_an_axis_is_refused(axis, degree, message) -> None:
     model, strategy = nn.Linear(4, 4), Strategy()
-    strategy.sharding.enable, strategy.sharding.degree = True, 3
+    strategy.sharding.enable, strategy.sharding.degree = True, degree
     x = np.ones((4, 4), np.float32)
     engine = Engine(
-        model, functional.mse_loss, optim.SGD(model.parameters(), lr=1.0), None, strategy, grid(2, names=["dp"])
+        model, functional.mse_loss, optim.SGD(model.parameters(), lr=1.0), None, strategy, grid(2, names=[axis])
     )
-    with pytest.raises(ValueError, match="no axis of that size"):
+    with pytest.raises(ValueError, match=message):
         engine.prepare(x, x)
 
 
