@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--epochs", type=training.whole(1), help="default: 60 for the mlp, 15 for the cnn")
     parser.add_argument("--seed", type=training.whole(0), default=0)
     parser.add_argument("--progress", action="store_true", help="show a progress bar (also on a terminal)")
-    parser.add_argument("--plot", type=training.new_file, help="save the loss curves to this PNG")
+    parser.add_argument("--plot", type=training.new_picture, help="save the loss curves to this PNG")
     parser.add_argument(
         "--save", type=Path, metavar="FOLDER", help="write a checkpoint after every epoch (one model only)"
     )

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["new_file", "number", "whole"]
+__all__ = ["new_file", "new_picture", "number", "whole"]
 
 
 def whole(least: int, most: int | None = None, *, even: bool = False) -> Callable[[str], int]:
@@ -54,4 +54,17 @@ def new_file(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {path.absolute().parent}")
+    return path
+
+
+def new_picture(text: str) -> Path:
+    """As `new_file`, of a picture that matplotlib writes. A name without an ending gets .png."""
+    path = new_file(text)
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError:
+        return path  # Whoever writes it says what to install.
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise argparse.ArgumentTypeError(f"{text!r}: matplotlib writes no {path.suffix}; name a .png, .pdf or .svg")
     return path

@@ -94,6 +94,8 @@ def resolve_values(
     given twice, of the wrong length, or not a finite number.
     """
     if not isinstance(given, Mapping):
+        given = _by_names(given)
+    if not isinstance(given, Mapping):
         values = _list(given, "params")
         if len(values) != len(parameters):
             raise CircuitError(
@@ -131,6 +133,14 @@ def resolve_values(
     return found
 
 
+def _by_names(given: Any) -> Any:
+    """Values that carry their parameters' names with them, as those of a pandas Series may, as a mapping; others as
+    they are."""
+    labels = getattr(given, "index", ())
+    named = hasattr(given, "items") and hasattr(labels, "dtype") and isinstance(next(iter(labels), None), str)
+    return dict(given.items()) if named else given
+
+
 def named_symbol(parameters: Sequence[Parameter], name: str) -> Parameter | ParameterVector | None:
     """The parameter, or the vector of one, with this name; None where there is none."""
     for parameter in parameters:
@@ -166,7 +176,7 @@ def _pairs(key: Parameter | ParameterVector, value: Any) -> list[tuple[Parameter
 def _list(values: Any, what: str) -> list[Any]:
     try:
         # Sets have no order, and what a mask hides is no value.
-        if isinstance(values, Set):
+        if isinstance(values, Set | str):
             raise TypeError
         return list(np.ma.filled(values.astype(np.float64), np.nan) if np.ma.isMaskedArray(values) else values)
     except TypeError:

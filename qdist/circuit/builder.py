@@ -241,6 +241,14 @@ class ConditionalBlock:
         self._end: int | None = None
         self._tested_bit_written: int | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a block of if_ has no {name!r}: what it holds is added to the circuit inside of it, "
+            "`with circuit.if_(clbits, value): circuit.x(0)`",
+            name=name,
+            obj=self,
+        )
+
     def __enter__(self) -> ConditionalBlock:
         if self._else_of is not None:
             if self._else_of._end != len(self._circuit):

@@ -204,6 +204,7 @@ class Circuit(CircuitBuilder):
 
         Both default to the same numbers. Returns a new circuit, or with `inplace` this one, changed.
         """
+        _check_circuit("compose", other)
         qubit_map = wire_map(qubits, other.num_qubits, self.num_qubits, "qubit")
         clbit_map = wire_map(clbits, other.num_clbits, self.num_clbits, "classical bit")
         result = self if inplace else self.copy()
@@ -219,6 +220,7 @@ class Circuit(CircuitBuilder):
 
     def tensor(self, other: Circuit) -> Circuit:
         """Both side by side, `other` on the low qubits, so that the unitary is kron(U(self), U(other))."""
+        _check_circuit("tensor", other)
         result = Circuit(self.num_qubits + other.num_qubits, self.num_clbits + other.num_clbits)
         result.compose(other, inplace=True)
         return result.compose(
@@ -319,6 +321,8 @@ class Circuit(CircuitBuilder):
         """The circuit that an OpenQASM 2 or 3 program describes. Raises QasmError with line and column."""
         from . import qasm
 
+        if not isinstance(text, str):
+            raise TypeError(f"from_qasm takes the text of a program, not {type(text).__name__}; from_file takes a path")
         return qasm.loads(text)
 
     @classmethod
@@ -386,3 +390,10 @@ def _moved(instruction: Instruction, qubits: tuple[int, ...], clbits: tuple[int,
         tuple([clbits[c] for c in old_clbits]),
         tuple([test._replace(clbits=tuple(clbits[c] for c in test.clbits)) for test in condition]),
     )
+
+
+def _check_circuit(method: str, other: Any) -> None:
+    if not isinstance(other, Circuit):
+        foreign = type(other).__module__.partition(".")[0] == "qiskit"
+        way = ": qdist.interop.qiskit.from_qiskit(circuit) makes one" if foreign else ""
+        raise TypeError(f"{method} takes a qdist.Circuit, not {type(other).__name__}{way}")

@@ -216,6 +216,11 @@ class Gate:
             return NotImplemented
         if self._key() != other._key():
             return False
+        own = self.base is self and self.data is None and type(self).matrix is not Gate.matrix
+        if own and not standard_name(self):
+            # A gate of one's own: its class does not say what an instance does.
+            angles = [0.6180339887 + 0.7320508075 * k for k in range(self.num_params)]
+            return np.array_equal(self.matrix(*angles), other.matrix(*angles))
         return np.array_equal(self.data, other.data) if self.base is self else self.base == other.base
 
     def __hash__(self) -> int:
@@ -232,6 +237,11 @@ class Gate:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if not standard_name(self):
+            raise CircuitError(
+                f"a {type(self).__name__} named {self.name!r} is a gate of one's own and cannot be pickled: give its "
+                "class a __reduce__, or make it by matrix_gate"
+            )
         return named_gate, (self.name,)
 
     def __repr__(self) -> str:
@@ -383,8 +393,13 @@ def check_ctrl_state(num_controls: int, ctrl_state: int | str | None) -> int:
 # Gates that have a name of their own and carry no data; gates.py fills it.
 NAMED: dict[str, Gate] = {}
 
-# Controlled forms made so far, so that equal gates are one object: the table's own, and those without data.
+# Controlled forms of the table's gates made so far, so that equal gates are one object.
 _CONTROLLED: dict[tuple[Gate, int, int], Gate] = {}
+
+
+def standard_name(gate: Gate) -> str:
+    """The gate's name if it is a row of the table; "" for others, which may have any name."""
+    return gate.name if NAMED.get(gate.name) is gate else ""
 
 
 def named_gate(name: str) -> Gate:
@@ -407,12 +422,13 @@ def _control(base: Gate, num_controls: int, ctrl_state: int) -> Gate:
         # A phase on the condition that a qubit is 1 is the phase gate on that qubit.
         return _control(NAMED["p"], num_controls - 1, ctrl_state ^ 1 << (num_controls - 1))
     key = (base, num_controls, ctrl_state)
-    gate = _CONTROLLED.get(key) if base.data is None else None
+    named = bool(standard_name(base))
+    gate = _CONTROLLED.get(key) if named else None
     if gate is None:
         name = f"c{num_controls if num_controls > 1 else ''}{base.name}"
         if ctrl_state != (1 << num_controls) - 1:
             name += f"_o{ctrl_state}"
         gate = ControlledGate(base, num_controls, ctrl_state, name)
-        if base.data is None:
+        if named:
             _CONTROLLED[key] = gate
     return gate

@@ -209,7 +209,10 @@ def matrix_gate(
 
 
 def _matrix(given: Any, what: str) -> Matrix:
-    matrix = np.asarray(given, np.complex128)
+    try:
+        matrix = np.asarray(given, np.complex128)
+    except (TypeError, ValueError):
+        raise CircuitError(f"{what} must be an array of numbers; got {given!r}") from None
     size = matrix.shape[0] if matrix.ndim == 2 else 0
     if matrix.shape != (size, size) or size < 2 or size & size - 1 or size > 1 << MOST_QUBITS:
         raise CircuitError(

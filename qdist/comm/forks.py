@@ -57,7 +57,7 @@ def finalize_in_parent_alone() -> None:
 
 
 def _finalize(process: int) -> None:
-    if os.getpid() != process:
+    if os.getpid() != process or "mpi4py.MPI" not in sys.modules:  # It may not have been loaded: no MPI was found.
         return
     from mpi4py import MPI
 

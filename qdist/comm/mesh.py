@@ -23,6 +23,8 @@ class Mesh:
     """
 
     def __init__(self, comm: Communicator, **degrees: int) -> None:
+        if not isinstance(comm, Communicator):
+            raise TypeError(f"a mesh is of a communicator such as that of qdist.comm.init(), not {type(comm).__name__}")
         self.comm = comm
         self.shape = _resolve(degrees, comm.size)
         """Degree of each axis, in order."""

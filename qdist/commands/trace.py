@@ -10,7 +10,7 @@ from typing import Any
 
 from qdist.comm.launch import run
 from qdist.commands.checks import check_can_be_written
-from qdist.tracing import trace
+from qdist.tracing.session import trace_program
 
 __all__ = ["add_trace_command"]
 
@@ -57,7 +57,7 @@ def _trace(options: argparse.Namespace) -> int:
     sys.argv[:] = [options.script, *options.arguments]
     sys.path.insert(0, str(script.absolute().parent))
     try:
-        with trace(options.output):
+        with trace_program(options.output):
             try:
                 runpy.run_path(options.script, run_name="__main__")
             except SystemExit as left:

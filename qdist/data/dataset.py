@@ -38,6 +38,9 @@ class ArrayDataset(Dataset):
         if not arrays:
             raise ValueError("ArrayDataset needs at least one array")
         self.arrays = tuple(np.asarray(a) for a in arrays)
+        for array, given in zip(self.arrays, arrays):
+            if array.ndim == 0:
+                raise TypeError(f"ArrayDataset takes arrays with an entry an item, not {given!r}")
         lengths = {len(a) for a in self.arrays}
         if len(lengths) > 1:
             raise ValueError(f"the arrays have different lengths: {[len(a) for a in self.arrays]}")

@@ -91,8 +91,18 @@ class DataLoader:
         if batch_sampler is not None and (batch_size, shuffle, sampler, drop_last) != (1, False, None, False):
             raise ValueError("a batch_sampler makes the batches: leave batch_size, shuffle, sampler and drop_last out")
         self.batch_sampler = batch_sampler
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if not hasattr(dataset, "__len__"):
+            raise TypeError(f"a dataset has a length and items by number, which {type(dataset).__name__} has not")
+        if (
+            isinstance(dataset, tuple)
+            and dataset
+            and all(is_array(part) or isinstance(part, Tensor) for part in dataset)
+        ):
+            raise TypeError(
+                "a tuple of arrays has an item an array: ArrayDataset(*arrays) has an item a row of them all"
+            )
+        if not hasattr(batch_size, "__index__") or batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, a whole number, got {batch_size!r}")
         if prefetch < 0:
             raise ValueError(f"prefetch must not be negative, got {prefetch}")
         if sampler is not None and shuffle:

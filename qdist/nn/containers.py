@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .module import Module
+from .module import Module, checked_module
 
 __all__ = ["Identity", "ModuleDict"]
 
@@ -31,7 +31,7 @@ class ModuleDict(Module):
     def __setitem__(self, name: str, module: Module) -> None:
         if not name or "." in name or (name not in self._modules and hasattr(self, name)):
             raise ValueError(f"ModuleDict: a module cannot be named {name!r}: it is in use, or no name")
-        setattr(self, name, module)
+        setattr(self, name, checked_module("ModuleDict", module))
 
     def __getitem__(self, name: str) -> Module:
         module = self._modules.get(name)

@@ -21,6 +21,8 @@ def _empty(*shape: int, dtype: Any = np.float32) -> Parameter:
 
 def _positive(layer: str, **sizes: int) -> None:
     for name, value in sizes.items():
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{layer}: {name} is a whole number, not {value!r}")
         if value < 1:
             raise ValueError(f"{layer}: {name} must be at least 1, got {value}")
 
@@ -208,8 +210,8 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"dropout probability {p} is not in [0, 1)")
+        if isinstance(p, str) or not 0 <= p < 1:
+            raise ValueError(f"dropout probability {p!r} is not in [0, 1)")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

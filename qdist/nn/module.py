@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from ..tensor import Tensor, no_grad
@@ -63,7 +63,15 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs) if self._hooks is None else self._hooks.call(self, args, kwargs)
+        try:
+            return self.forward(*args, **kwargs) if self._hooks is None else self._hooks.call(self, args, kwargs)
+        except AttributeError as error:
+            if args and error.obj is args[0] and isinstance(args[0], list | tuple | str | int | float | None):
+                kind = type(args[0]).__name__
+                raise TypeError(
+                    f"{type(self).__name__} takes a Tensor or an array, not {kind}: Tensor(x) makes one of numbers"
+                ) from None
+            raise
 
     def _hooked(self) -> Hooks:
         if self._hooks is None:
@@ -264,6 +272,11 @@ class Module:
         Raises:
             ValueError: listing every name that is missing, unknown, of the wrong shape or complex.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(
+                f"a state is a dict such as state_dict() gives, not {type(state).__name__}: "
+                "qdist.checkpoint.load(path) reads one from a file"
+            )
         own = dict([*self._named("_parameters"), *self._named("_buffers")])
         problems = []
         if strict:
@@ -300,13 +313,29 @@ class Module:
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
 
+def checked_module(container: str, given: Any) -> Module:
+    """The module. Raises TypeError for anything else, with the way to make one of it."""
+    if isinstance(given, Module):
+        return given
+    if isinstance(given, type) and issubclass(given, Module):
+        raise TypeError(f"{container} takes modules, not the class {given.__name__}: make one, {given.__name__}(...)")
+    way = (
+        f": unpack it, {container}(*modules)"
+        if isinstance(given, list | tuple) and container == "Sequential"
+        else ": give a function a Module of its own, whose forward() calls it"
+        if callable(given) and not hasattr(given, "parameters")
+        else ""
+    )
+    raise TypeError(f"{container} takes modules of qdist.nn, not {type(given).__module__}.{type(given).__name__}{way}")
+
+
 class Sequential(Module):
-    """Modules applied one after the other."""
+    """Modules applied one after the other. Raises TypeError for what is no Module, which would be left out."""
 
     def __init__(self, *modules: Module) -> None:
         super().__init__()
         for i, module in enumerate(modules):
-            setattr(self, str(i), module)
+            setattr(self, str(i), checked_module("Sequential", module))
 
     def forward(self, x: Any) -> Any:
         for module in self.children():
@@ -334,7 +363,7 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> None:
         """Add a module at the end."""
-        setattr(self, str(len(self._modules)), module)
+        setattr(self, str(len(self._modules)), checked_module("ModuleList", module))
 
     def __len__(self) -> int:
         return len(list(self.children()))

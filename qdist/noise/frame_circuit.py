@@ -16,6 +16,7 @@ import numpy as np
 
 from qdist.circuit import Circuit, Gate, Parameter, ParameterVector, pauli_rotation_gate
 from qdist.circuit.channels import Channel, as_pauli
+from qdist.circuit.gate import standard_name
 from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Instruction
 from qdist.circuit.matrices import pauli_matrix
@@ -171,23 +172,24 @@ def _rotations(instruction: Instruction) -> Iterator[Instruction]:
     base = gate.base
     if not qubits:
         return
+    name = standard_name(base)
     steps: list[tuple[str, Angle]] = []  # letters, the first qubit's first
     if gate.num_controls == 0:
-        if gate.name == "p":
+        if name == "p":
             steps = [("Z", params[0])]
-        elif gate.name in ("t", "tdg"):
-            steps = [("Z", math.pi / 4 if gate.name == "t" else -math.pi / 4)]
-        elif gate.name in ("u", "u2"):
-            theta, phi, lam = params if gate.name == "u" else (math.pi / 2, *params)
+        elif name in ("t", "tdg"):
+            steps = [("Z", math.pi / 4 if name == "t" else -math.pi / 4)]
+        elif name in ("u", "u2"):
+            theta, phi, lam = params if name == "u" else (math.pi / 2, *params)
             steps = [("Z", lam), ("Y", theta), ("Z", phi)]
-        elif gate.name == "r":
+        elif name == "r":
             steps = [("Z", -params[1]), ("X", params[0]), ("Z", params[1])]
     elif gate.num_controls == 1 and gate.ctrl_state == 1 and base.num_params == 1:
         # exp(-i t/2 |1><1| P) = exp(-i t/4 P) exp(i t/4 Z P), and p is a Z rotation with a phase of its own.
         half = 0.5 * params[0]
         if base.pauli is not None:
             steps = [("I" + base.pauli, half), ("Z" + base.pauli, -half)]
-        elif base.name == "p":
+        elif name == "p":
             steps = [("IZ", half), ("ZI", half), ("ZZ", -half)]
     if not steps:
         yield instruction

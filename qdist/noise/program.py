@@ -57,6 +57,11 @@ class NoisyProgram:
         if method not in METHODS:
             raise StateError(f"method={method!r}: there are {', '.join(map(repr, METHODS))}")
         circuit = checked_circuit(circuit)
+        if noise is not None and not isinstance(noise, NoiseModel):
+            raise StateError(
+                f"noise is a NoiseModel, not {type(noise).__name__}: NoiseModel().add(depolarizing(0.01)) makes one "
+                "of a channel"
+            )
         self.circuit = (circuit if noise is None else noise.applied(circuit)).frozen()
         self.method, self.comm = method, comm
         self._noisy = Noisy.of(self.circuit)

@@ -24,8 +24,8 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
 
 def check_max_norm(max_norm: float) -> None:
     """Raises ValueError unless it is positive."""
-    if not max_norm > 0:
-        raise ValueError(f"max_norm must be positive, got {max_norm}")
+    if isinstance(max_norm, str) or not max_norm > 0:
+        raise ValueError(f"max_norm must be positive, got {max_norm!r}")
 
 
 def squares(gradient: Tensor) -> float:

@@ -39,6 +39,11 @@ class QuantumNaturalGradient(Optimizer):
         iterations: int = 50,
         tolerance: float = 1e-5,
     ) -> None:
+        if not callable(metric_vector):
+            raise TypeError(
+                f"metric_vector is a function of a vector, not {type(metric_vector).__name__}: "
+                "lambda v: program.metric_vector(weights, v)"
+            )
         self._metric_vector = metric_vector
         super().__init__(parameters, {"lr": lr, "damping": damping, "iterations": iterations, "tolerance": tolerance})
 

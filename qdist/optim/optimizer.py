@@ -9,7 +9,7 @@ updates a parameter in one pass over memory, `_update` calls that, and gradients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -105,6 +105,11 @@ class Optimizer:
         return False
 
     def __init__(self, parameters: Iterable[Any], defaults: dict[str, Any]) -> None:
+        if isinstance(parameters, Tensor) or not (
+            hasattr(parameters, "__iter__") or hasattr(parameters, "__getitem__")
+        ):
+            kind = type(parameters).__name__
+            raise TypeError(f"an optimiser takes parameters such as those of model.parameters(), not {kind}")
         given = list(parameters)
         if not given:
             raise ValueError("an optimiser needs at least one parameter")
@@ -123,7 +128,11 @@ class Optimizer:
         known = {id(p) for g in self.param_groups for p in g["params"]}
         for p in params:
             if not isinstance(p, Tensor) or not p.is_leaf or p.dtype.kind in "iub":
-                raise TypeError("an optimiser updates leaf Tensors (parameters) of real or complex numbers")
+                kind = f"a Tensor of {p.dtype}" if isinstance(p, Tensor) else f"{type(p).__module__}.{type(p).__name__}"
+                raise TypeError(
+                    f"an optimiser updates leaf Tensors (parameters) of real or complex numbers; got {kind}"
+                    + ("" if not isinstance(p, Tensor) or p.is_leaf else " that was computed from others")
+                )
             if id(p) in known:
                 raise ValueError("a parameter is listed twice")
             known.add(id(p))
@@ -151,6 +160,8 @@ class Optimizer:
 
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "weight_decay", "eps"):
+            if isinstance(group.get(name), str):
+                raise TypeError(f"{type(self).__name__}: {name} is a number, not {group[name]!r}")
             if not group.get(name, 0.0) >= 0:
                 raise ValueError(f"{type(self).__name__}: {name} must not be negative, got {group[name]}")
 
@@ -261,6 +272,8 @@ class Optimizer:
             ValueError: when groups, parameter counts or shapes differ, and for a state of another optimiser. Nothing is
                 changed then.
         """
+        if not isinstance(saved, Mapping) or not saved.keys() >= {"state", "param_groups"}:
+            raise ValueError("the state of an optimiser is what its state_dict() gave, with 'state' and 'param_groups'")
         self._resize()
         numbers = self._numbers()
         mine = [[numbers[id(p)] for p in group["params"]] for group in self.param_groups]

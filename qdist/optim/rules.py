@@ -81,6 +81,8 @@ class Adam(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
+        if not hasattr(betas, "__iter__"):
+            raise TypeError(f"{type(self).__name__}: betas are two numbers in [0, 1), not {betas!r}")
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         super().__init__(parameters, {**defaults, "decoupled": self.decoupled})
 

@@ -8,11 +8,17 @@ from typing import Any
 from .optimizer import Optimizer
 
 
+def _is_number_from(value: Any, least: int) -> bool:
+    return not isinstance(value, str) and value is not None and bool(value >= least)
+
+
 class Scheduler:
     """Sets every group's learning rate to its initial one times factor(t), t counting step() calls. The initial rate of
     a group that is added later is the one that it comes with."""
 
     def __init__(self, optimizer: Optimizer) -> None:
+        if not hasattr(optimizer, "param_groups"):
+            raise TypeError(f"a schedule is of an optimiser of qdist.optim, not {type(optimizer).__name__}")
         self.optimizer = optimizer
         self.base_lrs: list[float] = []
         self.count = 0
@@ -55,8 +61,8 @@ class StepLR(Scheduler):
     """Multiply the rate by gamma every step_size steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        if step_size < 1:
-            raise ValueError(f"step_size must be at least 1, got {step_size}")
+        if not _is_number_from(step_size, 1):
+            raise ValueError(f"step_size must be at least 1, got {step_size!r}")
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer)
 
@@ -68,8 +74,8 @@ class CosineLR(Scheduler):
     """From the initial rate to `final` times it along half a cosine, in `total` steps; constant after."""
 
     def __init__(self, optimizer: Optimizer, total: int, final: float = 0.0) -> None:
-        if total < 1:
-            raise ValueError(f"total must be at least 1, got {total}")
+        if not _is_number_from(total, 1):
+            raise ValueError(f"total must be at least 1, got {total!r}")
         self.total, self.final = total, final
         super().__init__(optimizer)
 
@@ -86,8 +92,8 @@ class WarmupLR(Scheduler):
     """
 
     def __init__(self, optimizer: Optimizer, warmup: int, scale: float = 1.0, after: Scheduler | None = None) -> None:
-        if warmup < 0:
-            raise ValueError(f"warmup must not be negative, got {warmup}")
+        if not _is_number_from(warmup, 0):
+            raise ValueError(f"warmup must not be negative, got {warmup!r}")
         if after is not None and after.optimizer is not optimizer:
             raise ValueError("the schedule that follows a warm-up is one of the same optimiser")
         self.warmup, self.scale, self.after = warmup, scale, after

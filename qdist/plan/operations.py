@@ -15,7 +15,8 @@ import numpy as np
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.channels import LinearGate
 from qdist.circuit.data_gates import UnitaryGate
-from qdist.circuit.gate import FORMULAS, Gate
+from qdist.circuit.gate import FORMULAS, Gate, standard_name
+from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Instruction
 
 __all__ = [
@@ -237,6 +238,9 @@ def operations(circuit: Circuit) -> Iterator[Operation]:
         slot += len(instruction.params)
 
 
+_X, _SWAP = GATES["x"], GATES["swap"]
+
+
 def gate_operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation:
     """A unitary gate that is no identity; slots: the numbers of its angles."""
     base = gate.base
@@ -249,9 +253,9 @@ def gate_operation(gate: Gate, qubits: Sequence[int], slots: range) -> Operation
         return _rotation(base.pauli, targets, controls, slots[0])
     if base.is_diagonal:
         return _diagonal(base, targets, controls, slots, control_mask | target_mask)
-    if base.name == "x" and count <= 1:
+    if base is _X and count <= 1:
         return Operation("flip", target_mask, target_mask, control_mask, targets, controls)
-    if base.name == "swap" and count == 0:
+    if base is _SWAP and count == 0:
         return Operation("swap", target_mask, 0, 0, targets)
     if base.is_permutation and base.num_qubits > 2 and count == 0:
         source = np.argmax(np.abs(base.matrix()), axis=1)
@@ -317,17 +321,21 @@ def _phases(base: Gate) -> _Polynomial:
     targets, coefficient)."""
     if isinstance(base.data, np.ndarray):
         return _constants(np.angle(base.diagonal()))
-    key = base.data or base.name
+    key = base.data or standard_name(base)
+    if not key:
+        return _own_phases(base)
     if key not in _KNOWN_PHASES:
-        generator = base.generator
-        if base.num_params and generator is None:
-            raise CircuitError(f"{base.name} is diagonal and has angles, but its row has no generator")
-        _KNOWN_PHASES[key] = (
-            _constants(np.angle(base.diagonal()))
-            if generator is None
-            else _polynomial((-generator.diagonal().real / 2).tolist())
-        )
+        _KNOWN_PHASES[key] = _own_phases(base)
     return _KNOWN_PHASES[key]
+
+
+def _own_phases(base: Gate) -> _Polynomial:
+    generator = base.generator
+    if base.num_params and generator is None:
+        raise CircuitError(f"{base.name} is diagonal and has angles, but its row has no generator")
+    if generator is None:
+        return _constants(np.angle(base.diagonal()))
+    return _polynomial((-generator.diagonal().real / 2).tolist())
 
 
 def _constants(phases: np.ndarray) -> _Polynomial:

@@ -23,7 +23,11 @@ def plot_histogram(
 
     Raises ValueError for no counts or as many labels as do not fit, ImportError without matplotlib.
     """
-    runs = [counts] if isinstance(counts, Mapping) else list(counts)
+    runs = [counts] if isinstance(counts, Mapping) else list(counts) if isinstance(counts, Sequence) else []
+    if not all(isinstance(run, Mapping) for run in runs) or not isinstance(counts, Mapping | Sequence):
+        raise TypeError(
+            f"plot_histogram takes counts such as state.counts(1000), or a list of them, not {type(counts).__name__}"
+        )
     totals = [sum(run.values()) for run in runs]
     if not runs or min(totals) <= 0:
         raise ValueError(f"plot_histogram needs outcomes that came at least once; got {counts!r}")

@@ -23,7 +23,7 @@ from qdist.program.workspace import Workspace
 from qdist.progress import Progress, counted, is_shown
 from qdist.state.checking import checks, same
 from qdist.state.measuring import expectation
-from qdist.state.measuring.expectation import Observable, as_hermitian_sum
+from qdist.state.measuring.expectation import Observable, as_hermitian_sum, checked_observables
 from qdist.state.moves.exchange import swap_bits
 from qdist.state.outputs import Expectation, Output, as_output, pull_back
 from qdist.state.statevector import StateVector
@@ -103,6 +103,8 @@ def vjp(
     check_differentiable(program)
     if isinstance(outputs, str | dict) or not isinstance(outputs, Sequence):
         raise StateError(f"outputs must be a list of observables and outputs; got {outputs!r}")
+    if not hasattr(cotangents, "__len__"):
+        raise StateError(f"cotangents must be a list, one for each output; got {cotangents!r}")
     if len(cotangents) != len(outputs):
         raise StateError(f"{len(outputs)} outputs take as many cotangents; got {len(cotangents)}")
     wanted = [as_output(output, program.num_qubits) for output in outputs]
@@ -143,6 +145,7 @@ def _pulled_back(
 
 def jacobian(program: Runner, observables: Sequence[Observable], params: Any = None) -> NDArray[np.float64]:
     """See ``Program.jacobian``."""
+    observables = checked_observables(observables)
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [as_hermitian_sum(o, program.num_qubits) for o in observables]

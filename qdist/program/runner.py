@@ -294,11 +294,16 @@ class Runner:
             yield state
 
     def _fits(self, out: StateVector) -> bool:
+        if not isinstance(out, StateVector):
+            return False
         same = (out.dtype, out.num_qubits, out.device) == (self.dtype, self.num_qubits, self.device)
         return same and out.layout is self.plan.layout and out.shard_bits == self.num_qubits
 
     def _check_fits(self, initial: StateVector | None, out: StateVector | None) -> None:
         for name, state in (("initial", initial), ("out", out)):
+            if state is not None and not isinstance(state, StateVector):
+                way = ", or the 2**n amplitudes of one" if name == "initial" else ""
+                raise StateError(f"{name} is a StateVector{way}; got {type(state).__name__}")
             if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
                 raise StateError(
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "

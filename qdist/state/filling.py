@@ -42,7 +42,10 @@ def check_filled(sv: Shards, amplitudes: NDArray[Any]) -> None:
 
 def checked_factors(factors: ArrayLike) -> NDArray[Any]:
     """One pair of amplitudes a qubit; raises StateError for other shapes and for what is no state."""
-    array = np.asarray(factors)
+    try:
+        array = np.asarray(factors)
+    except ValueError:
+        raise StateError("a product state needs a pair of amplitudes for each qubit: not all are pairs") from None
     if array.dtype.kind not in "biufc" or array.ndim != 2 or array.shape[1] != 2:
         raise StateError(f"a product state of n qubits needs factors of shape (n, 2); got shape {array.shape}")
     if not np.isfinite(array).all() or not array.any(axis=1).all():

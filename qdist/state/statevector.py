@@ -260,7 +260,7 @@ class StateVector(ReducedStates):
 
         At most two exchanges between ranks and two sweeps of the memory; nothing is allocated but small buffers.
         """
-        same.arguments(self._comm, "layout", layout.positions)
+        same.arguments(self._comm, "layout", checked_layout(layout).positions)
         relayout(self, layout)
         return self
 

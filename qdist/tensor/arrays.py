@@ -124,7 +124,12 @@ def as_dtype(name: Any) -> np.dtype:
                 "float16 and float32 need nothing"
             ) from error
         return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise TypeError(
+            f"{name!r} is neither a dtype, such as 'float32' or numpy.float32, nor a device, 'cpu', 'cuda' or 'cuda:0'"
+        ) from None
 
 
 def is_half(dtype: np.dtype) -> bool:

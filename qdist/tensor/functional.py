@@ -15,6 +15,7 @@ from .losses import (
     Terms,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
+    check_classes,
     check_reduction,
     check_targets,
     cross_entropy,
@@ -35,6 +36,7 @@ __all__ = [
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "check_classes",
     "check_reduction",
     "check_targets",
     "complex",
@@ -91,24 +93,28 @@ def from_dlpack(source: Any) -> Tensor:
     return Tensor(arrays.from_dlpack(source))
 
 
-def zeros(*shape: int, dtype: Any = np.float32) -> Tensor:
-    """A tensor of zeros."""
-    return Tensor(np.zeros(shape, dtype))
+def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple | list) else given
 
 
-def ones(*shape: int, dtype: Any = np.float32) -> Tensor:
+def zeros(*shape: Any, dtype: Any = np.float32) -> Tensor:
+    """A tensor of zeros. The shape is given as numbers, here as below, or as one tuple of them."""
+    return Tensor(np.zeros(_shape(shape), dtype))
+
+
+def ones(*shape: Any, dtype: Any = np.float32) -> Tensor:
     """A tensor of ones."""
-    return Tensor(np.ones(shape, dtype))
+    return Tensor(np.ones(_shape(shape), dtype))
 
 
-def randn(*shape: int, dtype: Any = np.float32) -> Tensor:
+def randn(*shape: Any, dtype: Any = np.float32) -> Tensor:
     """Normally distributed numbers from the default generator."""
-    return Tensor(random.default_generator().normal(shape, dtype=dtype))
+    return Tensor(random.default_generator().normal(_shape(shape), dtype=dtype))
 
 
-def rand(*shape: int, dtype: Any = np.float32) -> Tensor:
+def rand(*shape: Any, dtype: Any = np.float32) -> Tensor:
     """Numbers in [0, 1) from the default generator."""
-    return Tensor(random.default_generator().uniform(shape, dtype=dtype))
+    return Tensor(random.default_generator().uniform(_shape(shape), dtype=dtype))
 
 
 def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:

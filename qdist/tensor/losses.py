@@ -17,6 +17,7 @@ __all__ = [
     "Terms",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "check_classes",
     "check_reduction",
     "check_targets",
     "counted",
@@ -97,7 +98,7 @@ def cross_entropy(
         values = values if each is None else values * each
     else:
         logp = apply("log_softmax", flat, axis=1)
-        own = -logp.gather(places.unsqueeze(-1), -1).squeeze(-1)
+        own = -_of_targets("cross_entropy", logp, places)
         kept = _class_weights("cross_entropy", weight, classes, logits)
         spread = -(logp if kept is None else logp * kept).sum(-1) / classes
         if ignore_index is not None:
@@ -114,8 +115,13 @@ def nll_loss(
     classes = logp.shape[-1]
     check_targets("nll_loss", logp, targets, classes, ignore_index)
     each, places = counted("nll_loss", targets, classes, weight, ignore_index, logp)
-    values = -logp.reshape(-1, classes).gather(places.unsqueeze(-1), -1).squeeze(-1)
+    values = -_of_targets("nll_loss", logp.reshape(-1, classes), places)
     return reduce_loss((values if each is None else values * each).reshape(targets.shape), reduction, each)
+
+
+def _of_targets(name: str, scores: Tensor, places: Tensor) -> Tensor:
+    """The score (n,) of each row's target, for scores (n, classes)."""
+    return apply("gather", scores, places.unsqueeze(-1), axis=1, loss=name).squeeze(-1)
 
 
 def counted(
@@ -158,6 +164,12 @@ def check_targets(
     numbers: Array = targets._data
     if ignore_index is not None and numbers.size:
         numbers = numbers[numbers != ignore_index]
+    check_classes(name, numbers, classes, ignore_index, parts)
+
+
+def check_classes(name: str, numbers: Array, classes: int, ignore_index: int | None = None, parts: int = 1) -> None:
+    """Raises IndexError unless the integers, of which none is ignored, are below `classes`; as check_targets."""
+    # A tensor that is divided among ranks can be empty here.
     if numbers.size:
         low, high = int(numbers.min()), int(numbers.max())
         if low < 0 or high >= classes:
@@ -188,4 +200,11 @@ def binary_cross_entropy(probabilities: Any, targets: Any, reduction: str = "mea
     p, t = _tensor(probabilities), _tensor(targets)
     if p.shape != t.shape:
         raise ValueError(f"binary cross-entropy: probabilities {p.shape} and targets {t.shape} differ in shape")
+    values: Array = p._data
+    # On a GPU the look would wait for all that was started there.
+    if isinstance(values, np.ndarray) and values.size and (values.min() < 0 or values.max() > 1):
+        raise ValueError(
+            f"binary cross-entropy takes probabilities from 0 to 1, got {values.min()} to {values.max()}: put a "
+            "Sigmoid before it, or take BCEWithLogitsLoss"
+        )
     return reduce_loss(apply("binary_cross_entropy", p, t), reduction)

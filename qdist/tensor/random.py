@@ -61,6 +61,8 @@ class Generator:
     """
 
     def __init__(self, seed: int = 0, rank: int = 0) -> None:
+        if not (hasattr(seed, "__index__") and hasattr(rank, "__index__")):
+            raise TypeError(f"seed and rank are whole numbers, got seed={seed!r}, rank={rank!r}")
         if seed < 0 or rank < 0:
             raise ValueError(f"seed and rank must not be negative, got seed={seed}, rank={rank}")
         words = np.random.SeedSequence(seed, spawn_key=(rank,)).generate_state(2, np.uint64)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from qdist.comm import Communicator, is_initialized, world
+from qdist.comm.bootstrap.environment import Launch, launch_of_this_process
 from qdist.hints import hinted
 from qdist.tensorfile import Replacement
 from qdist.tracing import roofline
@@ -27,7 +28,7 @@ from qdist.tracing.recorder import Event, Recorder
 from qdist.tracing.summary import summary
 from qdist.tracing.waits import attribute
 
-__all__ = ["trace"]
+__all__ = ["trace", "trace_program"]
 
 _one_at_a_time = threading.Lock()
 _TAG = 32_000
@@ -58,8 +59,14 @@ def trace(path: str | Path, *, comm: Communicator | None = None, table: bool = T
     return _traced(Path(path), comm, table)
 
 
+def trace_program(path: str | Path) -> Any:
+    """As `trace`, around a program of which every rank was given the same path: where it never calls init(), the first
+    writes what it did itself and says so."""
+    return _traced(Path(path), None, True, launch_of_this_process())
+
+
 @contextmanager
-def _traced(path: Path, comm: Communicator | None, table: bool) -> Iterator[None]:
+def _traced(path: Path, comm: Communicator | None, table: bool, launch: Launch | None = None) -> Iterator[None]:
     if not path.absolute().parent.is_dir():
         raise ValueError(f"trace {path}: there is no folder {path.absolute().parent}")
     if path.is_dir():
@@ -73,19 +80,27 @@ def _traced(path: Path, comm: Communicator | None, table: bool) -> Iterator[None
             yield
         except BaseException:
             put_back()
-            _write_alone(path, recorder, gpu)
+            _write_alone(path, recorder, gpu, launch)
             raise
         put_back()
         gpu.collect(recorder)
         ranks = comm if comm is not None else world() if is_initialized() else None
+        if ranks is None and launch is not None and launch.size > 1:
+            if launch.rank > 0:
+                return
+            print(
+                f"trace: the program never called qdist.comm.init(), so each of the {launch.size} ranks did all of it: "
+                "this is what the first one did",
+                file=sys.stderr,
+            )
         _write_together(path, recorder, ranks, table)
     finally:
         _one_at_a_time.release()
 
 
-def _write_alone(path: Path, recorder: Recorder, gpu: GpuClock) -> None:
+def _write_alone(path: Path, recorder: Recorder, gpu: GpuClock, launch: Launch | None) -> None:
     """What this rank has, without the others, who may never come."""
-    ranks = world() if is_initialized() else None
+    ranks = world() if is_initialized() else launch
     rank, several = (0, False) if ranks is None else (ranks.rank, ranks.size > 1)
     gpu.collect(recorder)
     own = path.with_name(f"{path.name}.rank{rank}") if several else path

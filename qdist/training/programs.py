@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qdist.comm import Communicator
-from qdist.options import new_file, number, whole
+from qdist.options import new_picture, number, whole
 from qdist.tensor import Tensor
 from qdist.training.loop import steps
 
@@ -32,7 +32,7 @@ def parser(description: str | None, steps: int, lr: float | None = None) -> argp
         action=argparse.BooleanOptionalAction,
         help="show a progress bar, or not (default: where stderr is a terminal)",
     )
-    made.add_argument("--plot", type=new_file, help="save the loss curve to this PNG")
+    made.add_argument("--plot", type=new_picture, help="save the loss curve to this PNG")
     made.add_argument(
         "--save",
         type=Path,

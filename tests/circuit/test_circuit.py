@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -353,3 +354,25 @@ def test_global_phase_adds_up() -> None:
 def test_repr_says_how_big() -> None:
     circuit = Circuit(2, 1, name="bell").h(0).rx(Parameter("a"), 1)
     assert repr(circuit) == "<Circuit 'bell': 2 qubits, 1 classical bits, 2 instructions, 1 parameters>"
+
+
+def test_what_is_no_circuit_is_named() -> None:
+    circuit: Any = Circuit(2, 1)
+    for take in (circuit.compose, circuit.tensor):
+        with pytest.raises(TypeError, match=r"takes a qdist\.Circuit, not int$"):
+            take(3)
+    qiskit = pytest.importorskip("qiskit")
+    with pytest.raises(TypeError, match=r"not QuantumCircuit: qdist\.interop\.qiskit\.from_qiskit"):
+        circuit.compose(qiskit.QuantumCircuit(2))
+
+
+def test_gates_go_inside_of_a_block_not_on_it() -> None:
+    block: Any = Circuit(2, 1).if_(0, 1)
+    with pytest.raises(AttributeError, match=r"has no 'x': .*`with circuit\.if_"):
+        block.x(0)
+
+
+def test_a_path_is_no_program() -> None:
+    given: Any = Path("bell.qasm")
+    with pytest.raises(TypeError, match="not PosixPath; from_file takes a path"):
+        Circuit.from_qasm(given)

@@ -9,6 +9,7 @@ import pytest
 import qdist as qd
 from qdist.circuit import Circuit, CircuitError, Gate, Parameter, generator_gate, lowered, matrix_gate
 from qdist.circuit.drawing.scene import scene
+from qdist.circuit.gate import NAMED
 from qdist.state import reference
 
 a, b = Parameter("a"), Parameter("b")
@@ -148,6 +149,57 @@ def test_names_that_other_gates_have_change_nothing(name: str) -> None:
         assert [m.kind for m in scene(found, 80).marks] == [m.kind for m in scene(expected, 80).marks]
 
 
+class Fixed(Gate):
+    """A subclass whose instances do different things."""
+
+    def __init__(self, name: str, matrix: np.ndarray, diagonal: bool = False) -> None:
+        self._set(_fixed=matrix)
+        qubits = len(matrix).bit_length() - 1
+        super().__init__(name, qubits, diagonal_qubits=range(qubits) if diagonal else ())
+
+    def matrix(self, *params: float) -> np.ndarray:
+        return self._fixed
+
+
+def fixed(name: str, qubits: int, diagonal: bool = False) -> Fixed:
+    values, vectors = np.linalg.eigh(hermitian(1 << qubits))
+    phases = np.exp(1j * values)
+    return Fixed(name, np.diag(phases) if diagonal else (vectors * phases) @ vectors.conj().T, diagonal)
+
+
+@pytest.mark.parametrize("qubits", [1, 2])
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("controls", [0, 1])
+def test_gates_without_angles_may_have_any_name(qubits: int, diagonal: bool, controls: int) -> None:
+    for name in (*sorted(NAMED), "unitary", "diagonal", "permutation", "pauli_rotation", "initialize"):
+        gate = fixed(name, qubits, diagonal).controlled(controls)
+        before = Circuit(gate.num_qubits).h(range(gate.num_qubits)).t(0)
+        circuit = before.copy().append(gate, range(gate.num_qubits))
+        expected = gate.matrix() @ before.to_matrix()
+        state = qd.compile(circuit, dtype="complex128").run().amplitudes()
+        np.testing.assert_allclose(state, expected[:, 0], atol=1e-12, err_msg=name)
+        for version in (2, 3):
+            again = Circuit.from_qasm(circuit.to_qasm(version=version))
+            np.testing.assert_allclose(again.to_matrix(), expected, atol=1e-10, err_msg=name)
+
+
+def test_gates_of_one_class_are_told_apart_by_what_they_do() -> None:
+    one, other = fixed("turn", 1), Fixed("turn", np.array([[0, 1j], [1, 0]]))
+    assert one == Fixed("turn", one.matrix())
+    assert one != other
+    for gate in (one, other):
+        np.testing.assert_array_equal(gate.controlled(2).matrix()[3::4, 3::4], gate.matrix())
+        assert gate.controlled() == gate.controlled()
+    assert one.controlled() != other.controlled()
+    assert Squeeze() == Squeeze()
+
+
+@pytest.mark.parametrize("name", ["rx", "turn"])
+def test_a_subclass_is_pickled_only_by_its_own_rule(name: str) -> None:
+    with pytest.raises(CircuitError, match=f"a Fixed named '{name}' is a gate of one's own and cannot be pickled"):
+        pickle.dumps(Circuit(1).append(fixed(name, 1), 0))
+
+
 def test_equal_gates_are_equal_under_controls() -> None:
     def block(angle: float) -> Gate:
         return Circuit(2).ry(a, 0).cx(0, 1).barrier().rx(angle, 1).to_gate("block")
@@ -223,3 +275,8 @@ def test_ansatze_with_names_compose() -> None:
     assert lib.qaoa({"Z0 Z1": 0.5}, 1).num_parameters == 2
     with pytest.raises(CircuitError, match="use qaoa_maxcut"):
         lib.qaoa({(0, 1): 1.0}, 1)
+
+
+def test_a_generator_is_an_array_of_numbers():
+    with pytest.raises(CircuitError, match="the generator of g must be an array of numbers; got 'XX'"):
+        generator_gate("g", "XX")

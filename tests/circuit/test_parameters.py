@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,3 +209,33 @@ def test_wrong_vector_values_are_named() -> None:
         resolve_values(tuple(v), {v: [1, 2], v[0]: 1})
     with pytest.raises(CircuitError, match="the value of v must be a sequence"):
         resolve_values(tuple(v), {v: 1.0})
+
+
+class Labelled:
+    """Values by name, as a pandas Series has them."""
+
+    def __init__(self, **values: float) -> None:
+        self.index, self.values = np.array(list(values)), list(values.values())
+
+    def items(self) -> Iterator[tuple[str, float]]:
+        return zip(self.index, self.values)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.values)
+
+
+def test_values_with_names_go_by_them() -> None:
+    parameters = Parameter("a"), Parameter("b")
+    given: Any = Labelled(b=2.0, a=1.0)
+    assert flat_values(parameters, given).tolist() == [1.0, 2.0]
+    given = Labelled(b=2.0, c=1.0)
+    with pytest.raises(CircuitError, match="no parameter c"):
+        flat_values(parameters, given)
+    given.index = np.arange(2)  # Numbers are no names: the order counts.
+    assert flat_values(parameters, given).tolist() == [2.0, 1.0]
+
+
+def test_a_text_is_no_list_of_values() -> None:
+    given: Any = "0.1"
+    with pytest.raises(CircuitError, match=r"must be a sequence of numbers; got '0\.1'"):
+        flat_values([Parameter("a")], given)

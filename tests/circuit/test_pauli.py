@@ -524,3 +524,34 @@ class TestConversions:
         SparsePauliOp = pytest.importorskip("qiskit.quantum_info").SparsePauliOp
         assert np.array_equal(PauliSum({"": 2}).to_qiskit(SparsePauliOp, 2).to_matrix(), 2 * np.eye(4))
         assert not PauliSum.from_qiskit(PauliSum().to_qiskit(SparsePauliOp, 2)).simplify(0).num_qubits
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: PauliSum(5), TypeError, "not of int$"),
+        (lambda: PauliSum(None), TypeError, "not of NoneType$"),
+        (lambda: PauliSum({"Z0": None}), TypeError, r"coefficients must be numbers, got \[None\]"),
+        (lambda: PauliSum.from_matrix("ZZ"), CircuitError, "an array of numbers; got 'ZZ'"),
+        (lambda: PauliSum.from_qiskit("ZZ"), TypeError, "takes a SparsePauliOp, not str"),
+        (lambda: PauliSum("Z0").commutator("X0"), TypeError, "not of 'X0'"),
+        (lambda: PauliString("Z0").commutes_with("X0"), TypeError, "not of 'X0'"),
+    ],
+)
+def test_what_is_no_operator_is_named(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_operators_of_other_libraries_are_refused_with_the_way_to_convert_them():
+    info = pytest.importorskip("qiskit.quantum_info")
+    with pytest.raises(TypeError, match=r"PauliSum\.from_qiskit\(operator\)"):
+        PauliSum(info.SparsePauliOp("ZX"))
+    with pytest.raises(TypeError, match="not Pauli; SparsePauliOp"):
+        PauliSum.from_qiskit(info.Pauli("ZX"))
+    qml = pytest.importorskip("pennylane")
+    operator = qml.Z(0) @ qml.X(2) + 0.5 * qml.Y(1)
+    with pytest.raises(TypeError, match=r"PauliSum\.from_matrix\(qml\.matrix\(operator\), list\(operator\.wires\)"):
+        PauliSum(operator)
+    converted = PauliSum.from_matrix(qml.matrix(operator), list(operator.wires)[::-1])
+    assert converted.allclose(PauliSum({"Z0 X2": 1.0, "Y1": 0.5}))

@@ -99,6 +99,16 @@ def test_options_that_cannot_be_are_refused(name: str, capsys) -> None:
         assert words.split()[0] in capsys.readouterr().err.splitlines()[-1], words
 
 
+@pytest.mark.parametrize("name", ["vqe_h2", "train_digits"])
+@pytest.mark.parametrize("file", ["curve.xyz", "curve.txt", "run.json"])
+def test_pictures_that_matplotlib_cannot_write_are_refused_before_the_work(name: str, file: str, capsys) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as ended:
+        programs.load(name).main(["--plot", file])
+    assert ended.value.code == 2
+    assert f"'{file}': matplotlib writes no {Path(file).suffix}; name a .png" in capsys.readouterr().err
+
+
 TOO_MUCH = [
     ("vqe_tfim", "--spins 40 --steps 1", "40 qubits need"),
     ("qaoa_maxcut", "--nodes 100 --steps 1 --layers 1", "at most 62"),

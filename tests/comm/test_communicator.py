@@ -230,3 +230,8 @@ def test_one_process_receives_what_it_sent_itself_and_nothing_else() -> None:
     np.testing.assert_array_equal(comm.recv(np.zeros(3, int), 0), [0, 1, 2])
     with pytest.raises(qc.CommError, match="nothing was sent, so"):
         comm.recv(np.zeros(3), 0)
+
+
+def test_a_mesh_is_of_a_communicator():
+    with pytest.raises(TypeError, match=r"of a communicator such as .*, not int"):
+        qc.Mesh(4, dp=4)

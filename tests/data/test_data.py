@@ -417,3 +417,21 @@ def test_random_split_gives_every_item_to_one_part():
     for lengths in ([5, 4], [5.5, 4.5], [11, -1], [0.5, 0.4], []):
         with pytest.raises(ValueError, match="numbers of items that add up to 10"):
             data.random_split(numbers(10), lengths)
+
+
+def test_a_tuple_of_arrays_is_no_dataset():
+    x, y = np.arange(8.0).reshape(4, 2), np.arange(4)
+    for given in ((x, y), (y, y)):
+        with pytest.raises(TypeError, match=r"ArrayDataset\(\*arrays\) has an item a row"):
+            DataLoader(given, batch_size=2)
+    assert [len(batch[1]) for batch in DataLoader(ArrayDataset(x, y), batch_size=2)] == [2, 2]
+
+
+def test_what_is_no_dataset_is_named():
+    for given in (None, 5):
+        with pytest.raises(TypeError, match=f"which {type(given).__name__} has not"):
+            DataLoader(given)
+        with pytest.raises(TypeError, match=f"not {given}"):
+            ArrayDataset(given)
+    with pytest.raises(ValueError, match="a whole number, got '2'"):
+        DataLoader(np.zeros(4), batch_size="2")

@@ -285,3 +285,39 @@ def test_constants():
     assert nn.init.ones_(tensor.zeros(2)).tolist() == [1.0, 1.0]
     assert nn.init.zeros_(tensor.ones(2)).tolist() == [0.0, 0.0]
     assert nn.init.constant_(nn.Parameter(np.zeros(1)), 3.0).item() == 3.0
+
+
+@pytest.mark.parametrize("size", ["4", 4.0, None])
+def test_sizes_are_whole_numbers(size):
+    with pytest.raises(TypeError, match=f"Linear: in_features is a whole number, not {size!r}"):
+        nn.Linear(size, 2)
+    assert nn.Linear(np.int64(4), 2)(Tensor(np.zeros((1, 4), np.float32))).shape == (1, 2)
+
+
+def test_a_probability_of_dropout_is_a_number():
+    with pytest.raises(ValueError, match=r"'0\.5' is not in"):
+        nn.Dropout("0.5")
+
+
+@pytest.mark.parametrize("worst", [-0.25, 1.5])
+def test_binary_cross_entropy_takes_probabilities(worst):
+    given = np.array([0.0, worst, 1.0], np.float32)
+    with pytest.raises(ValueError, match=r"from 0 to 1, got .*BCEWithLogitsLoss"):
+        nn.BCELoss()(given, np.zeros(3, np.float32))
+    assert nn.BCELoss()(given[::2], np.float32([0, 1])).item() == 0
+
+
+@pytest.mark.parametrize("given", [[[1.0, 2.0]], None, "x", 0.5])
+def test_inputs_that_are_no_arrays_are_named(given):
+    for module in (nn.Linear(2, 2), nn.LSTM(2, 2), nn.Sequential(nn.Linear(2, 2)), nn.BatchNorm1d(2)):
+        with pytest.raises(TypeError, match=rf"takes a Tensor or an array, not {type(given).__name__}"):
+            module(given)
+
+
+def test_errors_of_own_modules_stay():
+    class Own(nn.Module):
+        def forward(self, x):
+            return x.shape + self.nothing
+
+    with pytest.raises(AttributeError, match="nothing"):
+        Own()(np.zeros(1))

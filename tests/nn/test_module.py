@@ -188,3 +188,31 @@ def test_a_model_is_pickled_while_a_graph_holds_its_parameters():
     out.sum().backward()
     assert a.weight.grad is not None
     assert b.weight.grad is None
+
+
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [
+        (lambda: nn.Sequential([nn.Identity()]), r"not builtins\.list: unpack it, Sequential\(\*modules\)"),
+        (lambda: nn.Sequential(nn.Identity(), nn.ReLU), r"not the class ReLU: make one, ReLU"),
+        (lambda: nn.Sequential(nn.Identity(), lambda x: x), r"not builtins\.function: give a function a Module"),
+        (lambda: nn.Sequential(None), "not builtins.NoneType$"),
+        (lambda: nn.ModuleList([nn.Identity(), abs]), "ModuleList takes modules"),
+        (lambda: nn.ModuleList([nn.Identity]), "make one, Identity"),
+        (lambda: nn.ModuleDict({"a": 3}), r"ModuleDict takes modules of qdist\.nn, not builtins\.int"),
+    ],
+)
+def test_containers_leave_nothing_out(make, way):
+    with pytest.raises(TypeError, match=way):
+        make()
+
+
+def test_modules_of_other_libraries_are_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"not torch\.nn\.modules\.activation\.ReLU$"):
+        nn.Sequential(nn.Identity(), torch.nn.ReLU())
+
+
+def test_a_path_is_no_state():
+    with pytest.raises(TypeError, match=r"not str: qdist\.checkpoint\.load\(path\)"):
+        nn.Linear(2, 2).load_state_dict("model.qdist")

@@ -93,3 +93,9 @@ def test_refusals() -> None:
         optimizer.step()
     with pytest.raises(ValueError, match="by the weights"):
         qd.nn.QuantumLayer(qd.Circuit(2).h(0), "Z0").metric_vector([])
+
+
+def test_a_program_is_no_metric() -> None:
+    program = qd.compile(qd.Circuit(1).ry(qd.Parameter("a"), 0))
+    with pytest.raises(TypeError, match=r"not Program: lambda v: program\.metric_vector"):
+        optim.QuantumNaturalGradient([nn.Parameter(np.zeros(1))], program)  # type: ignore[arg-type]

@@ -329,3 +329,45 @@ def test_adam_updates_in_one_pass_as_its_direction_says(dtype):
         assert gathered == [kind is Plain] * 2
     for one_pass, formulas in zip(*found):
         np.testing.assert_allclose(one_pass, formulas, rtol=0, atol=2e-3 if dtype == "float16" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "given", [lambda net: net, lambda net: net.parameters, lambda net: net.weight, lambda net: 0.1]
+)
+def test_what_is_given_in_place_of_parameters_is_named(given):
+    wrong = given(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match=rf"such as those of model\.parameters\(\), not {type(wrong).__name__}"):
+        optim.Adam(wrong)
+
+
+def test_parameters_of_other_kinds_are_named():
+    with pytest.raises(TypeError, match=r"got numpy\.ndarray"):
+        optim.SGD([np.zeros(2)])
+    with pytest.raises(TypeError, match="computed from others"):
+        optim.SGD([nn.Linear(2, 2).weight * 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"), [({"lr": "0.1"}, "lr is a number, not '0.1'"), ({"betas": 0.9}, "betas are two numbers")]
+)
+def test_options_that_are_no_numbers_are_named(options, text):
+    with pytest.raises(TypeError, match=f"Adam: {text}"):
+        optim.Adam(nn.Linear(2, 2).parameters(), **options)
+
+
+@pytest.mark.parametrize("saved", [None, {}, {"state": {}}, "adam.qdist"])
+def test_what_is_no_state_of_an_optimiser_is_refused(saved):
+    with pytest.raises(ValueError, match=r"state_dict\(\) gave"):
+        optim.Adam(nn.Linear(2, 2).parameters()).load_state_dict(saved)
+
+
+def test_schedules_name_what_they_are_given():
+    net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"of an optimiser of qdist\.optim, not Linear"):
+        optim.StepLR(net, 1)
+    sgd = optim.SGD(net.parameters())
+    for make in (optim.CosineLR, optim.StepLR, optim.WarmupLR):
+        with pytest.raises(ValueError, match="got '10'"):
+            make(sgd, "10")
+    with pytest.raises(ValueError, match="max_norm must be positive, got '1'"):
+        optim.clip_grad_norm_(net.parameters(), "1")

@@ -127,3 +127,9 @@ def test_notebooks_show_figures_though_pyplot_is_not_imported() -> None:
     """Jupyter knows how to draw plain Figures only once pyplot is there."""
     for figure in (plot_training([2.0, 1.0]), qd.Circuit(1).h(0).draw("mpl")):
         assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("given", [[0.5, 0.5], None, qd.Circuit(1), "00"])
+def test_what_are_no_counts_is_named(given):
+    with pytest.raises(TypeError, match=rf"state\.counts\(1000\), or a list of them, not {type(given).__name__}"):
+        plot_histogram(given)

@@ -1,5 +1,6 @@
 """Expectation values from shots: error bars, groups, readout errors, shadows."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import qdist as qd
 from qdist.backends.errors import StateError
-from qdist.state.measuring.estimates import Estimate, Groups
+from qdist.state.measuring.estimates import Estimate, Estimates, Groups
 
 H = qd.PauliSum({"Z0 Z1": 0.8, "X0": -0.5, "X0 X2": 0.3, "Y1 Y2": 0.6, "Z2": 0.2, "": 1.5})
 a = qd.Parameter("a")
@@ -49,6 +50,63 @@ def test_estimates_are_floats_with_an_error() -> None:
     assert (batch.shape, batch.standard_error.shape) == ((2,), (2,))
 
 
+SAME_PLACES = {
+    "rows": lambda x: x[1:],
+    "backwards": lambda x: x[::-1],
+    "a column": lambda x: x[:, 1],
+    "a mask": lambda x: x[np.array([True, False, True])],
+    "places": lambda x: x[[2, 0, 2]],
+    "taken": lambda x: x.take([1, 0], axis=1),
+    "taken by numpy": lambda x: np.take(x, [1, 0], axis=1),
+    "copied": lambda x: x.copy(),
+    "shallow": copy.copy,
+    "deep": copy.deepcopy,
+    "pickled": lambda x: pickle.loads(pickle.dumps(x)),
+    "reshaped": lambda x: x.reshape(2, 3),
+    "flat": lambda x: x.flatten(),
+    "raveled": np.ravel,
+    "T": lambda x: x.T,
+    "transposed": lambda x: np.transpose(x, (1, 0)),
+    "swapped": lambda x: x.swapaxes(0, 1),
+    "squeezed": lambda x: x[:, None].squeeze(),
+    "repeated": lambda x: x.repeat(2, 0),
+    "flipped": lambda x: np.flip(x, 1),
+    "iterated": lambda x: list(x)[1],
+}
+
+
+@pytest.mark.parametrize("name", SAME_PLACES)
+def test_parts_of_estimates_keep_the_errors_of_their_places(name: str) -> None:
+    numbers = np.array([[1.0, 3.0], [2.0, 5.0], [4.0, -1.0]])
+    errors = numbers**2 + 0.5
+    given = Estimates.of(numbers, errors, 70)
+    found, wanted = SAME_PLACES[name](given), SAME_PLACES[name](numbers)
+    assert isinstance(found, Estimates)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found.standard_error, wanted**2 + 0.5)
+    assert found.shots == 70
+    np.testing.assert_array_equal(given.standard_error, errors)
+
+
+def test_sorted_estimates_keep_the_errors_of_their_numbers() -> None:
+    given = Estimates.of([[3.0, 1.0, 2.0], [0.0, -1.0, 5.0]], [[9.5, 1.5, 4.5], [0.5, 1.5, 25.5]], 70)
+    for found in (np.sort(given), np.sort(given, axis=0), np.partition(given, 1), np.sort(given, axis=None)):
+        np.testing.assert_array_equal(found.standard_error, np.asarray(found) ** 2 + 0.5)
+        assert found.shots == 70
+
+
+def test_numbers_made_of_estimates_are_plain_numbers() -> None:
+    given = Estimates.of([[1.0, 3.0], [2.0, 5.0]], [[0.1, 0.2], [0.3, 0.4]], 70)
+    for found in (2 * given, given + given, -given, given @ given, np.exp(given), given.sum(0), given.mean(0)):
+        assert type(found) is np.ndarray
+    for single in (given.sum(), given[0, 1], given.mean()):
+        assert isinstance(single, np.float64)
+    for part in (np.concatenate([given, given]), np.vstack([given, given]), given.astype(np.float32)):
+        for move in (*SAME_PLACES.values(), np.sort):
+            assert not hasattr(move(np.concatenate([part, part])[:3]), "standard_error")
+            np.testing.assert_array_equal(move(part[[0, 1, 0]]), move(np.asarray(part)[[0, 1, 0]]))
+
+
 def test_groups_share_bases_and_shots_follow_weights() -> None:
     groups = Groups([H], 3)
     assert len(groups.groups) == 3  # Z0 Z1 and Z2; X0 and X0 X2; Y1 Y2.
@@ -72,7 +130,7 @@ def test_several_observables_come_from_the_same_shots() -> None:
     np.testing.assert_allclose(batch[0], exact, atol=1e-12)
     assert program.expectations(wanted, [[0.9], [0.2]], shots=100, seed=0).shape == (2, 4)
     for one in ("Z0", H, {"Z0": 1.0}):
-        with pytest.raises(StateError, match="takes a list of observables"):
+        with pytest.raises(StateError, match="takes? a list of observables"):
             program.expectations(one, [0.9])
 
 

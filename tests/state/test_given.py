@@ -8,6 +8,7 @@ import pytest
 
 import qdist as qd
 from qdist import nn
+from qdist.backends.errors import StateError
 from qdist.plan import Layout
 
 theta = qd.Parameter("theta")
@@ -79,3 +80,60 @@ def test_layouts_are_layouts(make: Callable[..., Any]) -> None:
 def test_masked_amplitudes_are_refused() -> None:
     with pytest.raises(ValueError, match="masked"):
         qd.StateVector.from_amplitudes(np.ma.array([1.0, 1.0], mask=[False, True]))
+
+
+def test_states_that_are_none() -> None:
+    program: Any = qd.compile(qd.Circuit(2).h(0))
+    for given in ("00", 3, np.eye(4)):
+        with pytest.raises(StateError, match=f"initial is a StateVector, or the .* got {type(given).__name__}"):
+            program.run(initial=given)
+    with pytest.raises(StateError, match="out is a StateVector; got ndarray"):
+        program.run(out=np.zeros(4, np.complex64))
+    with pytest.raises(TypeError, match=r"layout is a .*, not int"):
+        qd.simulate(qd.Circuit(2)).relayout(3)  # type: ignore[arg-type]
+    with pytest.raises(StateError, match="a pair of amplitudes for each qubit"):
+        qd.StateVector.product([[1, 0], [1]])
+
+
+@pytest.mark.parametrize("given", [{"Z0": -1.0, "X1": 0.5}, "Z0", qd.PauliSum("Z0")])
+def test_one_observable_is_no_list_of_them(given: Any) -> None:
+    # A dict that was gone through would give its terms without their coefficients.
+    program = qd.compile(qd.Circuit(2).ry(theta, 0))
+    for params in ([0.3], [[0.3], [0.4]]):
+        for take in (program.jacobian, program.expectations):
+            with pytest.raises(StateError, match="take a list of observables"):
+                take(given, params)
+
+
+def test_cotangents_are_a_list() -> None:
+    program: Any = qd.compile(qd.Circuit(1).ry(theta, 0))
+    with pytest.raises(StateError, match=r"one for each output; got 1\.0"):
+        program.vjp(["Z0"], [0.3], 1.0)
+
+
+def test_observables_of_others() -> None:
+    program: Any = qd.compile(qd.Circuit(2).h(0))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(StateError, match=r"got Tensor: numpy\.asarray\(matrix\)"):
+        program.expectation(torch.eye(4))
+    info = pytest.importorskip("qiskit.quantum_info")
+    with pytest.raises(StateError, match=r"got SparsePauliOp: PauliSum\.from_qiskit"):
+        program.expectation(info.SparsePauliOp("ZZ"))
+
+
+def test_a_channel_is_no_noise_model() -> None:
+    channel: Any = qd.noise.depolarizing(0.1)
+    with pytest.raises(StateError, match=r"not Channel: NoiseModel\(\)\.add"):
+        qd.noise.compile(qd.Circuit(1).h(0), channel)
+
+
+def test_functions_of_frameworks_take_programs() -> None:
+    functions: Any = pytest.importorskip("qdist.interop.torch")
+    torch = pytest.importorskip("torch")
+    circuit = qd.Circuit(1).ry(theta, 0)
+    for take in (
+        lambda c: functions.expectation(c, "Z0", torch.zeros(1)),
+        lambda c: functions.state(c, torch.zeros(1)),
+    ):
+        with pytest.raises(TypeError, match=r"a qdist\.Program is needed, not Circuit: qdist\.compile\(circuit\)"):
+            take(circuit)

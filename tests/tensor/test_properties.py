@@ -234,7 +234,7 @@ def test_reductions_and_norms_of_any_sizes(shape, data, keep, seed):
     compare(lambda x, w: functional.rms_norm(x, inner, w), lambda x, w: tf.rms_norm(x, inner, w, 1e-6), x, affine[0])
 
 
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
+@pytest.mark.filterwarnings("error:Mean of empty slice", "error:invalid value", "error:divide by zero")
 @given(n=st.sampled_from([0, 2]), groups=st.integers(1, 2), h=size, w=size, seed=seeds)
 def test_images_and_none(n, groups, h, w, seed):
     x, weight, bias = rand(seed, n, 2 * groups, h + 2, w + 2), rand(seed, 3 * groups, 2, 3, 2), rand(seed, 3 * groups)

@@ -112,6 +112,14 @@ def test_integers_are_rounded_already(dtype):
         assert not np.shares_memory(rounded.numpy(), x.numpy())
 
 
+def test_shapes_are_numbers_or_a_tuple_of_them():
+    for make in (qt.zeros, qt.ones, qt.rand, qt.randn):
+        for given in ((2, 3), ((2, 3),), ([2, 3],)):
+            assert make(*given).shape == (2, 3)
+        assert make().shape == make(()).shape == ()
+        assert make(4, dtype="float64").dtype == np.float64
+
+
 def test_a_choice_between_two_numbers_takes_their_dtype():
     for condition in ([True, False], np.array([1.5, 0.0]), np.array([2, 0]), True):
         chosen = Tensor(condition)
@@ -424,3 +432,14 @@ def test_squares_are_products_and_powers(dtype):
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal((x * x).numpy(), (x * x.clone()).numpy())
         np.testing.assert_array_equal((x**2).numpy(), x.numpy() ** 2)
+
+
+@pytest.mark.parametrize("target", ["gpu", torch.float32, torch.device("cpu")])
+def test_what_is_neither_a_dtype_nor_a_device_is_named(target):
+    with pytest.raises(TypeError, match=r"neither a dtype, such as 'float32'.* nor a device"):
+        Tensor([1.0]).to(target)
+
+
+def test_a_seed_is_a_whole_number():
+    with pytest.raises(TypeError, match="whole numbers, got seed='a'"):
+        qt.manual_seed("a")

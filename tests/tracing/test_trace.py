@@ -1,6 +1,7 @@
 """Traces: the file's format, that events nest, that counts are the plan's, who waits for whom, and no trace left."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -11,6 +12,7 @@ import pytest
 
 import qdist as qd
 from qdist.cli import main
+from qdist.comm.bootstrap.environment import without_launcher
 from qdist.plan.cost import Machine
 from qdist.tracing.clocks import offset_of
 from qdist.tracing.points import POINTS
@@ -169,6 +171,25 @@ def test_on_ranks(run_ranks, tmp_path) -> None:
     assert waits["3"]["1"] > 0.2
     assert "of its time for rank 2" in done.stderr
     assert found["otherData"]["summary"] in done.stderr
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_ranks_that_never_meet_are_traced_alone(fails: bool, tmp_path) -> None:
+    script, path = tmp_path / "program.py", tmp_path / "t.json"
+    script.write_text(f"import qdist as qd\nqd.simulate(qd.Circuit(3).h(0))\n{'1 / 0' if fails else ''}\n")
+    command = [sys.executable, "-m", "qdist", "trace", "-o", str(path), str(script)]
+    told = []
+    for rank in range(2):
+        environ = without_launcher(os.environ) | {"RANK": str(rank), "WORLD_SIZE": "2"}
+        told.append(subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60).stderr)
+    written = {p.name for p in tmp_path.glob("t.json*")}
+    if fails:
+        assert written == {"t.json.rank0", "t.json.rank1"}
+        return
+    assert written == {"t.json"}
+    assert {event["pid"] for event in read(path)[1]} == {0}
+    assert "never called qdist.comm.init(), so each of the 2 ranks did all of it" in told[0]
+    assert "trace" not in told[1]
 
 
 def test_a_groups_trace_has_the_worlds_numbers(run_ranks, tmp_path) -> None:

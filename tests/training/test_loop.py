@@ -339,3 +339,11 @@ def test_a_folder_that_cannot_be_is_told_before_the_first_step(tmp_path: Path, c
             raise AssertionError("a step was taken")
     assert failed.value.code == 74
     assert "no checkpoint can be written to" in capsys.readouterr().err
+
+
+def test_parts_that_cannot_be_saved_are_named_at_the_start():
+    net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"parts is a dict, .* got Linear"):
+        training.steps(2, net)
+    with pytest.raises(TypeError, match=r"part 'lr' has no state_dict\(\) to save: it is float"):
+        training.steps(2, {"model": net, "lr": 0.1})

@@ -89,6 +89,8 @@ class Operator(Generic[S]):
 
     def commutator(self, other: Operator[S]) -> S:
         """self @ other - other @ self, simplified; only pairs of strings that anticommute are multiplied."""
+        if not isinstance(other, Operator):
+            raise TypeError(f"a commutator is of two operators, such as PauliSum('Z0'), not of {other!r}")
         return _product(self._sum(), other._sum(), commutator=True).simplify()
 
     def commutes_with(self, other: Operator[S]) -> bool:

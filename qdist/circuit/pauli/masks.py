@@ -165,7 +165,10 @@ def checked_coefficients(values: Any, names: Sequence[object] | None = None) -> 
     """
     array = np.asarray(values)
     if array.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values):
-        array = np.array([complex(value) for value in values])
+        try:
+            array = np.array([complex(value) for value in values])
+        except TypeError:
+            raise TypeError(f"coefficients must be numbers, got {values!r}") from None
     if (array.size and array.dtype.kind not in "biufc") or array.ndim != 1:
         raise TypeError(f"coefficients must be a list of numbers, got {values!r}")
     bad = np.flatnonzero(~np.isfinite(array))

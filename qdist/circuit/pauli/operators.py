@@ -126,6 +126,21 @@ Term: TypeAlias = "tuple[str | PauliString, complex]"
 Terms: TypeAlias = "PauliSum | PauliString | str | Mapping[str | PauliString, complex] | Iterable[Term]"
 
 
+_CONVERSIONS = {
+    "qiskit": ": PauliSum.from_qiskit(operator) makes one of a SparsePauliOp",
+    "openfermion": ": PauliSum.from_openfermion(operator) makes one",
+    "pennylane": ": PauliSum.from_matrix(qml.matrix(operator), list(operator.wires)[::-1]) makes one",
+    "torch": ": numpy.asarray(matrix) is a matrix of all qubits",
+    "jaxlib": ": numpy.asarray(matrix) is a matrix of all qubits",
+}
+"""By the library of a type."""
+
+
+def conversion(operator: Any) -> str:
+    """How another library's operator becomes a PauliSum, to be put behind an error; empty where no way is known."""
+    return _CONVERSIONS.get(type(operator).__module__.partition(".")[0], "")
+
+
 class PauliSum(Operator["PauliSum"]):
     """A sum of Pauli strings with coefficients: an observable or a Hamiltonian. Immutable.
 
@@ -162,6 +177,11 @@ class PauliSum(Operator["PauliSum"]):
             return
         if isinstance(terms, str | PauliString):
             terms = [(terms, 1.0)]
+        if not isinstance(terms, Iterable) or conversion(terms):
+            raise TypeError(
+                "a PauliSum is made of text like 'Z0 Z1', a dict {text: coefficient} or (text, coefficient) pairs, not "
+                f"of {type(terms).__name__}{conversion(terms)}"
+            )
         pairs = list(terms.items() if isinstance(terms, Mapping) else terms)
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -210,7 +230,10 @@ class PauliSum(Operator["PauliSum"]):
             qubits: the qubits it acts on, the first for the lowest bit of its index; 0 to n - 1 when not
                 given.
         """
-        values = np.asarray(matrix, dtype=np.complex128)
+        try:
+            values = np.asarray(matrix, dtype=np.complex128)
+        except (TypeError, ValueError):
+            raise CircuitError(f"the matrix must be an array of numbers; got {matrix!r}") from None
         if values.ndim != 2 or values.shape[0] != values.shape[1] or values.shape[0].bit_count() != 1:
             raise CircuitError(f"the matrix must be square with a power of two of rows, got shape {values.shape}")
         if not np.isfinite(values).all():
@@ -237,6 +260,9 @@ class PauliSum(Operator["PauliSum"]):
     @classmethod
     def from_qiskit(cls, sparse_pauli_op: Any) -> PauliSum:
         """The sum of a Qiskit SparsePauliOp, or anything with its `paulis.x`, `paulis.z` and `coeffs`."""
+        if not hasattr(sparse_pauli_op, "paulis"):
+            kind = type(sparse_pauli_op).__name__
+            raise TypeError(f"from_qiskit takes a SparsePauliOp, not {kind}; SparsePauliOp(...) makes one of Paulis")
         paulis = sparse_pauli_op.paulis
         return cls.from_masks(masks.from_bits(paulis.x), masks.from_bits(paulis.z), sparse_pauli_op.coeffs)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeAlias
 
+from ..data_gates import DiagonalGate, PauliRotationGate, PermutationGate, UnitaryGate, unitary_gate
 from ..errors import CircuitError
-from ..gate import NAMED
+from ..gate import NAMED, standard_name
 from ..gates import GATES, Gate
 from ..parameters import Angle
 from .dense import Step, diagonal_steps, permutation_steps, unitary_steps
@@ -29,17 +30,19 @@ def decompose(gate: Gate, params: Params) -> list[Step]:
     """
     if gate.num_controls:
         return _controlled(gate, params)
-    rule = _RULES.get(gate.name)
+    rule = _RULES.get(standard_name(gate))
     if rule is not None:
         return rule(*params)
-    if gate.name == "pauli_rotation":
+    if isinstance(gate, PauliRotationGate):
         return _pauli_rotation(gate.data, params[0])
-    if gate.name == "unitary":
-        return unitary_steps(gate.data)
-    if gate.name == "diagonal":
+    if isinstance(gate, DiagonalGate):
         return diagonal_steps(gate.data)
-    if gate.name == "permutation":
+    if isinstance(gate, PermutationGate):
         return permutation_steps(gate.data)
+    if isinstance(gate, UnitaryGate):
+        return unitary_steps(gate.data)
+    if not standard_name(gate) and not gate.num_params:
+        return unitary_steps(unitary_gate(gate.matrix()).data)
     raise CircuitError(f"there is no decomposition of {gate.name}")
 
 
@@ -157,7 +160,7 @@ def _controlled(gate: Gate, params: Params) -> list[Step]:
         flips = [_step("x", k) for k in range(count) if not gate.ctrl_state >> k & 1]
         inner = (base.controlled(count), params, tuple(range(gate.num_qubits)))
         return [*flips, inner, *flips]
-    rule = _CONTROLLED_RULES.get(base.name)
+    rule = _CONTROLLED_RULES.get(standard_name(base))
     if rule is not None:
         return rule(count, *params)
     controls = tuple(range(count))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ..circuit import Circuit
-from ..gates import Gate
+from ..gate import standard_name
+from ..gates import GATES, Gate
 from ..instruction import Condition, Instruction
 from ..parameters import Angle, Parameter, ParameterVector, ParameterVectorElement
 from .inputs import ELEMENT, element_name
@@ -82,13 +83,13 @@ class Writer3(Writer):
     # Gates.
 
     def gate_name(self, gate: Gate) -> str | None:
-        if gate.name == "gphase":
+        if gate is GATES["gphase"]:
             return "gphase"
         builtin = STDGATES.get(gate.qasm3_name or "")
         return gate.qasm3_name if builtin is not None and builtin.phase is None else None
 
     def literal_body(self, gate: Gate) -> list[str] | None:
-        return _LITERAL_BODIES.get(gate.name)
+        return _LITERAL_BODIES.get(standard_name(gate))
 
     def call(self, gate: Gate, params: Sequence[Angle], operands: Sequence[str]) -> str:
         if self.gate_name(gate) is None and gate.num_controls:

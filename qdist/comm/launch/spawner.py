@@ -50,6 +50,10 @@ def spawn(
 
 
 def _spawn(fn: Callable[..., Any], nprocs: int, args: tuple[Any, ...], timeout: float | None) -> list[Any]:
+    if not callable(fn):
+        raise TypeError(f"spawn takes a function, then how many ranks run it; got {fn!r}")
+    if not hasattr(nprocs, "__index__"):
+        raise TypeError(f"nprocs={nprocs!r}: a whole number")
     if nprocs < 1:
         raise ValueError(f"nprocs={nprocs}: at least one rank")
     if (launch := launch_of_this_process()) is not None and launch.size > 1:

@@ -83,7 +83,7 @@ class _Number(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, params: Tensor, handle: str, circuit_map: Any) -> Tensor:  # type: ignore[override]
         ctx.save_for_backward(params)
-        ctx.handle = handle
+        ctx.handle, ctx.circuit = handle, operators.found(handle)
         found, ctx.gradient = operators.read_number(circuit_map, params)
         return found
 

@@ -160,7 +160,15 @@ NO_THIRD = (
 def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Saves what the vjp takes."""
     x, weights, ctx.handle = inputs
+    _hold(ctx)
     ctx.save_for_backward(x, weights)
+
+
+def _hold(ctx: Any) -> None:
+    """Keeps the circuit for the derivative: a loss may have made its program or layer inside itself. What is compiled
+    has the handle alone."""
+    if not torch.compiler.is_compiling():
+        ctx.circuit = found(ctx.handle)
 
 
 def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -172,6 +180,7 @@ def _pull_back(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]
 def keep_vjp(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Saves what the derivative of the vjp takes."""
     x, weights, g, ctx.handle, ctx.by_x, ctx.by_weights = inputs
+    _hold(ctx)
     ctx.save_for_backward(x, weights, g)
 
 

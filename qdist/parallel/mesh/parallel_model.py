@@ -107,6 +107,10 @@ class ParallelModel:
                 f"optimizer is a function that makes one for the parameters it is given, which are divided first, and "
                 f"not an object of {kind}: `optimizer=lambda parameters: optim.{kind}(parameters, lr=...)`"
             )
+        if not isinstance(mesh, Mesh):
+            raise TypeError(f"mesh is a qdist.comm.Mesh, such as Mesh(comm, dp=2), not {type(mesh).__name__}")
+        if not callable(loss):
+            raise TypeError(f"loss is a function of outputs and targets, such as nn.MSELoss(), not {loss!r}")
         plan.check(mesh)
         self._precision = MixedPrecision(plan, model, mesh.comm, mesh.shape.get("dp", 1) * mesh.shape.get("cp", 1))
         self.mesh, self.plan, self._loss = mesh, plan, loss

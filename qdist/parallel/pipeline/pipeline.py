@@ -96,6 +96,8 @@ class Pipeline:
         seed: int | None = None,
     ) -> None:
         self.comm, self._replicas = _axes(comm)
+        if not callable(loss):
+            raise TypeError(f"loss is a function of outputs and targets, such as nn.MSELoss(), not {loss!r}")
         self._loss, self._reduction = loss, _reduction_of(loss, reduction)
         self._recompute = recompute
         self._given, self._name, self._virtual_stages = None, schedule, virtual_stages

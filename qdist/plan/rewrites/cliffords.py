@@ -194,7 +194,8 @@ def _kind(operation: Operation) -> str:
     assert gate is not None, "a matrix comes from a gate"
     if gate.is_real:
         return "real"
-    return "rx" if gate.name == "rx" or (operation.matrix is not None and _is_like_rx(operation.matrix)) else "complex"
+    like_rx = gate is GATES["rx"] or (operation.matrix is not None and _is_like_rx(operation.matrix))
+    return "rx" if like_rx else "complex"
 
 
 def _is_like_rx(matrix: np.ndarray) -> bool:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+from qdist.circuit.gate import standard_name
 from qdist.circuit.pauli.text import qubits_of
 from qdist.plan.operations import Affine, Operation
 
@@ -45,7 +46,7 @@ def _is_hopping(operation: Operation) -> bool:
         operation.kind == "dense"
         and not operation.controls
         and operation.gate is not None
-        and operation.gate.name in _GATES
+        and standard_name(operation.gate) in _GATES
     )
 
 

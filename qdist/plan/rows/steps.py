@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from qdist.circuit.gates import GATES
 from qdist.plan.operations import Affine, Operation, scaled
 from qdist.plan.rows.frame import is_affine
 
@@ -152,10 +153,10 @@ def _dense(operation: Operation, conditions: Any) -> Iterator[Step]:
         if gate.name not in _FORMULAS:
             raise NotImplementedError(f"rows of a batch have no steps for the gate {gate.name}: add them to {__name__}")
         yield from _FORMULAS[gate.name](targets, angles, conditions)
-    elif gate.name == "x":
+    elif gate is GATES["x"]:
         yield Rotate(1 << targets[0], 0, 0, _constant(math.pi), conditions)
         yield _phase(_constant(math.pi / 2), conditions)
-    elif gate.name == "swap":
+    elif gate is GATES["swap"]:
         differ = ((1 << targets[0] | 1 << targets[1], 1), *conditions)
         yield Rotate(1 << targets[0] | 1 << targets[1], 0, 0, _constant(math.pi), differ)
         yield _phase(_constant(math.pi / 2), differ)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
+from qdist.circuit.gate import standard_name
 from qdist.state.given import checked_communicator
 
 if TYPE_CHECKING:
@@ -174,6 +175,8 @@ def _circuit_digest(given: Circuit, options: Sequence[Any]) -> int:
         if gate.data is not None or base.data is not None:
             for data in (gate.data, base.data):
                 state.update(_plain(data))
+        elif base.is_unitary and not standard_name(base):
+            state.update(_plain(base.matrix(*(0.3 + 0.4 * k for k in range(base.num_params)))))
     functions = given.functions
     symbols = (*given.parameters, *(functions.symbols if functions is not None else ()))
     names = [symbol.format(repr) for symbol in symbols]

@@ -7,7 +7,7 @@ proportion to the sum of the sizes of its coefficients. Groups are independent, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -48,16 +48,72 @@ class Estimate(float):
 
 
 class Estimates(np.ndarray):
-    """Several means over shots: an array that also has their ``standard_error``, of its shape, and ``shots``."""
+    """Several means over shots: an array that also has their ``standard_error``, of its shape, and ``shots``.
+
+    Copies, and parts in any order or shape, keep the errors of their numbers; results of arithmetic are plain arrays.
+    """
 
     standard_error: NDArray[np.float64]
     shots: int
 
     @classmethod
     def of(cls, values: Any, standard_error: Any, shots: int) -> Estimates:
-        result = np.array(values, np.float64).view(cls)
-        result.standard_error, result.shots = np.array(standard_error, np.float64), shots
+        return cls._with(np.array(values, np.float64), np.array(standard_error, np.float64), shots)
+
+    @classmethod
+    def _with(cls, values: NDArray[Any], standard_error: NDArray[np.float64], shots: int) -> Estimates:
+        result = values.view(cls)
+        result.standard_error, result.shots = standard_error, shots
         return result
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return np.asarray(array)[()]
+
+    @property
+    def _has_errors(self) -> bool:
+        """Not where NumPy made this of others, by joining or converting them."""
+        return "standard_error" in self.__dict__
+
+    def __reduce__(self) -> Any:
+        if not self._has_errors:
+            return np.asarray(self).__reduce__()
+        return Estimates._with, (np.asarray(self), self.standard_error, self.shots)
+
+    @property
+    def T(self) -> Estimates:  # type: ignore[override]
+        return self.transpose()
+
+    def sort(self, axis: int = -1, **options: Any) -> None:  # type: ignore[override]
+        self._reorder(np.asarray(self).argsort(axis, **options), axis)
+
+    def partition(self, kth: Any, axis: int = -1, **options: Any) -> None:  # type: ignore[override]
+        self._reorder(np.asarray(self).argpartition(kth, axis, **options), axis)
+
+    def _reorder(self, order: NDArray[np.intp], axis: int) -> None:
+        self[...] = np.take_along_axis(np.asarray(self), order, axis)
+        if self._has_errors:
+            self.standard_error = np.take_along_axis(self.standard_error, order, axis)
+
+
+def _moves(name: str) -> Callable[..., Any]:
+    """A method of arrays that only moves numbers, or leaves some out: their errors move along."""
+    move = getattr(np.ndarray, name)
+
+    def moved(self: Estimates, *args: Any, **options: Any) -> Any:
+        values = move(np.asarray(self), *args, **options)
+        if not isinstance(values, np.ndarray) or not self._has_errors:
+            return values
+        return Estimates._with(values, move(self.standard_error, *args, **options), self.shots)
+
+    return moved
+
+
+_MOVES = (
+    *("__copy__", "__deepcopy__", "__getitem__", "compress", "copy", "diagonal", "flatten", "ravel", "repeat"),
+    *("reshape", "squeeze", "swapaxes", "take", "transpose"),
+)
+for _name in _MOVES:
+    setattr(Estimates, _name, _moves(_name))
 
 
 class _Group(NamedTuple):

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from qdist.backends import ObservableKernel
 from qdist.backends.errors import StateError
 from qdist.circuit import Hermitian, PauliString, PauliSum
+from qdist.circuit.pauli.operators import conversion
 from qdist.plan.observables.cover import LayoutGroup
 from qdist.plan.observables.plan import plan_observables
 from qdist.plan.tail import NO_TAIL, Tail
@@ -59,8 +60,8 @@ def checked_observables(observables: Any) -> list[Any]:
     """Several observables as a list. Raises StateError where one alone is given."""
     if isinstance(observables, str | Mapping | PauliSum | PauliString | Hermitian | np.ndarray):
         raise StateError(
-            f"expectations() takes a list of observables, such as ['Z0', 'X1']; got {observables!r}. expectation() "
-            "takes one"
+            f"expectations() and jacobian() take a list of observables, such as ['Z0', 'X1']; got {observables!r}. "
+            "expectation() and value_and_grad() take one"
         )
     return list(observables)
 
@@ -117,9 +118,12 @@ def _keyed(observable: Any, num_qubits: int) -> tuple[Any, Hashable]:
         return observable, tuple(observable.items())
     if isinstance(observable, PauliString):
         return observable, observable
+    # Of another library's operator only the name: its representation may have many lines.
+    way = conversion(observable)
+    given = type(observable).__name__ + way if way else f"{observable!r}. expectations() takes a list of them"
     raise StateError(
         f"an observable is a PauliSum, a PauliString, a dict, text like 'Z0 Z1', a Hermitian or a pair "
-        f"(matrix, qubits); got {observable!r}. expectations() takes a list of them"
+        f"(matrix, qubits); got {given}"
     )
 
 

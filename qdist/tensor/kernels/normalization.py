@@ -119,6 +119,10 @@ def batch_norm(xp: Any, x: Array, weight: Array, bias: Array, eps: float) -> Any
     Gives [output, mean, variance]: the statistics, each (channels,), feed running averages.
     """
     axes = (0, *range(2, x.ndim))
+    if not x.size:
+        # Nothing has no mean, which NumPy would warn of.
+        unknown = xp.full(x.shape[1], math.nan, x.dtype)
+        return [x.copy(), unknown, unknown.copy()], (x, unknown, weight)
     mean = x.mean(axis=axes)
     centred = x - _channels(mean, x.ndim)
     variance = (centred * centred).mean(axis=axes)
@@ -142,6 +146,7 @@ def batch_norm_vjp(xp: Any, g: Any, saved: Any, needs: Any, eps: float) -> Any:
         # The deviation of an empty batch is not a number, but nothing depends on the weight.
         gw = along * rstd if count else along
     if needs[0]:
+        count = max(1, count)  # The gradient of nothing is nothing.
         # d/dx of the output through the variance and the mean, and of the two statistics themselves.
         slope = -along * weight * rstd**3 / count
         shift = -total * weight * rstd / count

@@ -168,13 +168,16 @@ def index_vjp(xp: Any, g: Array, saved: Any, needs: Any, key: tuple) -> Any:
     return (out, *(None for _ in arrays))
 
 
-def gather(xp: Any, a: Array, indices: Array, axis: int) -> Any:
-    """out[i, j, k] = a[i, indices[i, j, k], k] for axis = 1, and so on, for all i, j, k that indices has."""
+def gather(xp: Any, a: Array, indices: Array, axis: int, loss: str = "") -> Any:
+    """out[i, j, k] = a[i, indices[i, j, k], k] for axis = 1, and so on, for all i, j, k that indices has.
+
+    loss: the one that has checked its targets, these indices; a captured graph checks those of further batches.
+    """
     _check_along("gather", a, indices, axis)
     return a[_along(xp, indices, axis)], (a.shape, indices)
 
 
-def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int) -> Any:
+def gather_vjp(xp: Any, g: Array, saved: Any, needs: Any, axis: int, loss: str = "") -> Any:
     shape, indices = saved
     out = xp.zeros(shape, g.dtype)
     add_at(xp, out, _along(xp, indices, axis), g)

@@ -289,3 +289,11 @@ def test_info_tells_what_is_there_and_how_to_get_the_rest() -> None:
         assert line.startswith(("ok", "missing"))
         if line.startswith("missing  CuPy"):
             assert "pip install" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [((2, print), "takes a function, .* got 2"), ((print, "2"), "nprocs='2': a whole number")]
+)
+def test_spawn_names_what_is_no_function_and_no_number(given, text):
+    with pytest.raises(TypeError, match=text):
+        qdist.spawn(*given)

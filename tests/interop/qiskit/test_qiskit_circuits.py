@@ -36,7 +36,7 @@ from qiskit.synthesis import LieTrotter, SuzukiTrotter
 from qiskit.transpiler import CouplingMap
 
 import qdist as qd
-from qdist.circuit import CircuitError
+from qdist.circuit import CircuitError, Gate
 from qdist.circuit.gates import diagonal_gate, unitary_gate
 from qdist.interop.qiskit import from_qiskit, to_qiskit
 from qdist.interop.qiskit.conversion.reading import Reader
@@ -493,3 +493,34 @@ def test_blocks_that_change_what_they_test_are_refused():
         longer.x(0)
     with pytest.raises(CircuitError, match="tests it anew"):
         from_qiskit(longer)
+
+
+class Own(Gate):
+    """A subclass as a user writes it."""
+
+    def __init__(self, name: str, matrix: np.ndarray) -> None:
+        self._set(_fixed=matrix)
+        super().__init__(name, len(matrix).bit_length() - 1)
+
+    def matrix(self, *params: float) -> np.ndarray:
+        return self._fixed
+
+
+@pytest.mark.parametrize("qubits", [1, 2])
+@pytest.mark.parametrize("controls", [0, 1])
+def test_gates_of_ones_own_with_names_of_qiskits_are_written_by_their_matrices(qubits: int, controls: int) -> None:
+    for name in (*GATES, "gphase", "rc3x", "iswapdg", "unitary", "diagonal"):
+        gate = Own(name, random_unitary(1 << qubits, seed=len(name)).data).controlled(controls)
+        circuit = qd.Circuit(gate.num_qubits).append(gate, range(gate.num_qubits))
+        np.testing.assert_allclose(Operator(to_qiskit(circuit)).data, gate.matrix(), atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "measure", "barrier", "reset", "delay", "rx", "snapshot"])
+def test_qiskit_gates_of_ones_own_are_read_by_their_definitions_whatever_their_names(name: str) -> None:
+    inner = QuantumCircuit(2, name=name)
+    inner.h(0)
+    inner.cx(0, 1)
+    inner.rz(0.3, 1)
+    circuit = QuantumCircuit(2)
+    circuit.append(inner.to_gate(), [1, 0])
+    np.testing.assert_allclose(from_qiskit(circuit).to_matrix(), Operator(circuit).data, atol=1e-12)

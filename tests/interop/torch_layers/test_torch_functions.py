@@ -1,5 +1,7 @@
 """expectation, probabilities, state and overlap of a Program as functions of torch tensors."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -156,3 +158,49 @@ def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
         for shape in ((1,), (3, 1)):
             with pytest.raises(TypeError, match=f"float32 or torch.float64; got {kind}"):
                 probabilities(program, torch.ones(shape, dtype=kind))
+
+
+def local_loss(kind: str):
+    """A loss that makes its circuit inside itself, and forgets it."""
+
+    def loss(p: torch.Tensor) -> torch.Tensor:
+        a = qd.ParameterVector("a", 3)
+        circuit = qd.Circuit(2).ry(a[0], 0).rx(a[1], 1).cx(0, 1).ry(a[2], 1)
+        if kind == "layer":
+            layer = QuantumLayer(circuit, "Z0 X1", inputs=list(a), dtype=torch.float64)
+            return layer(p.unsqueeze(0)).sum()
+        program = qd.compile(circuit, dtype="complex128", device="cpu")
+        return probabilities(program, p)[1] if kind == "probabilities" else expectation(program, "Z0 X1", p)
+
+    return loss
+
+
+@pytest.mark.parametrize("kind", ["layer", "expectation", "probabilities"])
+def test_a_loss_may_make_its_circuit_inside(kind: str) -> None:
+    loss, at = local_loss(kind), torch.tensor([0.3, 0.8, -0.4], dtype=torch.float64)
+
+    def differences(function, step: float = 1e-5) -> torch.Tensor:
+        shifts = torch.eye(3, dtype=torch.float64) * step
+        with torch.no_grad():
+            return torch.stack([(function(at + s) - function(at - s)) / (2 * step) for s in shifts])
+
+    def slope(p: torch.Tensor) -> torch.Tensor:
+        p = p.detach().requires_grad_()
+        with torch.enable_grad():
+            value = loss(p)
+        gc.collect()
+        return torch.autograd.grad(value, p)[0]
+
+    close = {"rtol": 1e-6, "atol": 1e-8}
+    torch.testing.assert_close(slope(at), differences(loss), **close)
+    torch.testing.assert_close(torch.func.grad(loss)(at), slope(at), **close)
+    params = at.clone().requires_grad_()
+    (first,) = torch.autograd.grad(loss(params), params, create_graph=True)
+    gc.collect()
+    second = torch.stack([torch.autograd.grad(part, params, retain_graph=True)[0] for part in first])
+    torch.testing.assert_close(second, differences(slope), **close)
+    torch.testing.assert_close(torch.func.jacrev(torch.func.grad(loss))(at), second, **close)
+    rows = torch.stack([at, at + 0.2])
+    torch.testing.assert_close(
+        torch.func.vmap(torch.func.grad(loss), randomness="same")(rows)[0], first.detach(), **close
+    )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from qdist import nn, optim
-from qdist.comm import Mesh, Message, counting_communicator
-from qdist.parallel import ParallelModel, Plan, mesh_generator, parallelize
+from qdist.comm import Mesh, Message, counting_communicator, world
+from qdist.parallel import ParallelModel, Pipeline, Plan, mesh_generator, parallelize
 
 
 def sweep(ranks: int, group: str) -> str:
@@ -84,3 +84,13 @@ def test_generators_differ_along_the_axes_that_are_named() -> None:
     assert by_default[4] == by_default[5] == by_default[6] == by_default[7] != by_default[0]
     named = [drawn(rank, "tp", "dp") for rank in range(8)]
     assert [named.index(one) for one in named] == [0, 1, 0, 1, 4, 5, 4, 5]
+
+
+def test_what_is_no_mesh_or_loss_is_named():
+    net, comm = nn.Linear(2, 2), world()
+    with pytest.raises(TypeError, match=r"such as Mesh\(comm, dp=2\), not Communicator"):
+        parallelize(net, comm, optimizer=optim.SGD, loss=nn.MSELoss())
+    with pytest.raises(TypeError, match=r"loss is a function .*, not 'mse'"):
+        parallelize(net, Mesh(comm, dp=1), optimizer=optim.SGD, loss="mse")
+    with pytest.raises(TypeError, match=r"loss is a function .*, not 'mse'"):
+        Pipeline([net], "mse", comm, micro_batches=1)

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 from qiskit.circuit import (
     AnnotatedOperation,
+    Barrier,
     ControlFlowOp,
     ControlledGate,
     ControlModifier,
     InverseModifier,
+    Measure,
     QuantumCircuit,
+    Reset,
 )
+from qiskit.circuit import Gate as QiskitGate
 from qiskit.circuit import Parameter as QiskitParameter
 from qiskit.circuit.library import CUGate, Initialize, PauliEvolutionGate, PermutationGate, UnitaryGate
+from qiskit.circuit.library import DiagonalGate as QiskitDiagonal
 
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.gate import Gate
@@ -107,7 +112,7 @@ class Reader:
             operation = item.operation
             if isinstance(operation, ControlFlowOp):
                 control_flow.read(self, operation, wires, [classical[bit] for bit in item.clbits], classical, condition)
-            elif operation.name == "measure":
+            elif isinstance(operation, Measure):
                 self.result.append(MEASURE, wires, (), (classical[item.clbits[0]],), condition or None)
             else:
                 self.operation(operation, wires, condition)
@@ -120,18 +125,18 @@ class Reader:
     def operation(self, operation: Any, qubits: tuple[int, ...], condition: tuple[Condition, ...]) -> None:
         """Anything without classical bits."""
         name = operation.name
-        if name == "barrier":
+        if isinstance(operation, Barrier):
             self.append(barrier_gate(len(qubits)), qubits, (), condition)
-        elif name == "reset":
+        elif isinstance(operation, Reset):
             self.append(RESET, qubits, (), condition)
         elif isinstance(operation, Initialize):
             self.append(initialize_gate(_amplitudes(operation), len(qubits)), qubits, (), condition)
-        elif name in _CLASSICAL:
+        elif not isinstance(operation, QiskitGate) and name in _CLASSICAL:
             raise CircuitError(
                 f"{name}: circuits of qdist have if/else, switch and for loops, without jumps out of loops and without "
                 "classical variables; write it with if_test, or run it in parts"
             )
-        elif name not in _NOTHING:
+        elif isinstance(operation, QiskitGate) or name not in _NOTHING:
             for gate, wires, params in self.parts(operation, qubits):
                 self.append(gate, wires, params, condition)
 
@@ -149,7 +154,7 @@ class Reader:
             return [_unitary(np.asarray(operation.params[0]), qubits)]
         if isinstance(operation, PermutationGate):
             return [(permutation_gate(_permutation(operation)), qubits, ())]
-        if operation.name == "diagonal":
+        if isinstance(operation, QiskitDiagonal):
             return [(diagonal_gate(np.asarray(operation.params, complex)), qubits, ())]
         if isinstance(operation, PauliEvolutionGate):
             found = rotations(operation, self.angles)

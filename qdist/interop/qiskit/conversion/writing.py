@@ -26,7 +26,8 @@ from qiskit.quantum_info import Pauli
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.channels import refuse_channels
 from qdist.circuit.functions import Function
-from qdist.circuit.gate import Gate
+from qdist.circuit.gate import Gate, standard_name
+from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Condition
 from qdist.circuit.parameters import Expression, ParameterVectorElement
 
@@ -62,7 +63,7 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
         result = QuantumCircuit(like.qubits, like.clbits, *like.qregs, *like.cregs, name=like.name)
     parameters, wires = _parameters(circuit), result.qubits
     for gate, qubits, params, clbits, condition in circuit:
-        kind = _STANDARD.get(gate.name) if gate.data is None and qubits and not condition else None
+        kind = _STANDARD.get(standard_name(gate)) if qubits and not condition else None
         if kind is not None and gate.kind == "gate":
             # Ours are checked: what QuantumCircuit.append would check again takes most of its time.
             operation = kind(*[_angle(param, parameters) for param in params])
@@ -95,8 +96,8 @@ def _append(
 
 
 def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
-    kind = _STANDARD.get(gate.name)
-    if kind is not None and gate.data is None:
+    kind = _STANDARD.get(standard_name(gate))
+    if kind is not None:
         return kind(*angles)
     if gate.num_controls:
         state = gate.ctrl_state
@@ -104,7 +105,7 @@ def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
             # A controlled phase is the phase gate of one of its controls under the others; that one has to be 1.
             return _controlled_phase(gate.num_controls, state, _phase(gate.base, angles))
         return _operation(gate.base, angles).control(gate.num_controls, ctrl_state=state)
-    if gate.name == "iswapdg":
+    if gate is GATES["iswapdg"]:
         return _Iswap().inverse()
     if gate.pauli is not None:
         return PauliEvolutionGate(Pauli(gate.pauli[::-1]), time=0.5 * angles[0])
@@ -117,7 +118,7 @@ def _operation(gate: Gate, angles: Sequence[Any]) -> Any:
 
 def _phase(gate: Gate, angles: Sequence[Any]) -> Any:
     """The angle of a gate on no qubits."""
-    return angles[0] if gate.name == "gphase" else float(np.angle(gate.matrix(*angles).item()))
+    return angles[0] if gate is GATES["gphase"] else float(np.angle(gate.matrix(*angles).item()))
 
 
 def _controlled_phase(count: int, state: int, angle: Any) -> Any:

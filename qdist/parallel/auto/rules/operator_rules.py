@@ -295,7 +295,7 @@ def _index(shapes: Shapes, key: tuple[Any, ...]) -> Form:
     return Form((tuple(ins),), (tuple(outs),), _sizes((ins, shape)), linear=((0,),))
 
 
-def _gather(shapes: Shapes, axis: int) -> Form:
+def _gather(shapes: Shapes, axis: int, loss: str = "") -> Form:
     """Also scatter_add, whose third input lies as the indices do, or has one number for all of them along an axis."""
     x, indices = shapes[0] or (), shapes[1] or ()
     source = shapes[2] or () if len(shapes) > 2 else indices

@@ -26,6 +26,7 @@ from qdist.parallel.auto.run import engine_state, fitting, lying, passes, progra
 from qdist.parallel.auto.run.callbacks import Callback
 from qdist.parallel.auto.run.graph_pipeline import GraphPipeline
 from qdist.parallel.auto.run.input_spec import has_open_rows, samples, several, split_batch
+from qdist.parallel.auto.run.metrics import add_metrics
 from qdist.parallel.auto.run.planning import plan_for
 from qdist.parallel.auto.run.program_text import ProgramText
 from qdist.parallel.auto.run.runner import PlanRunner
@@ -256,7 +257,7 @@ class Engine:
                 own_rows = self.strategy.dataset_strategy == "data_parallel"
                 targets = self._together(labels) if own_rows else labels
                 for metric in self.metrics:
-                    result.update(metric(whole, *(y.numpy() for y in targets)))
+                    add_metrics(result, metric(whole, *(y.numpy() for y in targets)))
         return result
 
     def _run_stages(self, mode: str, inputs: list[Tensor], labels: list[Tensor]) -> dict[str, Any]:
@@ -423,14 +424,14 @@ class Engine:
         return engine_state.model_state(self.model, self._pipeline)
 
     def whole_state(self) -> dict[str, Any]:
-        """{"model", "optimizer"}: all that `save` writes, on every rank. Collective."""
+        """{"model", "optimizer"} of what `save` writes, on every rank. Collective."""
         state: dict[str, Any] = {"model": self.state_dict()}
         if self.optimizer is not None:
             state["optimizer"] = engine_state.optimizer_state(self.model, self.optimizer, self._pipeline)
         return state
 
     def stored_state(self) -> dict[str, Any]:
-        """What `save` writes, as a part of `training.steps`. Collective."""
+        """All that `save` writes, also as a part of `training.steps`. Collective."""
         scale = self.strategy.amp.loss_scale if self.strategy.amp.enable else None
         return self.whole_state() | ({} if scale is None else {"loss_scale": scale.state_dict()})
 
@@ -441,7 +442,7 @@ class Engine:
 
     def save(self, path: Any) -> None:
         """Write model and optimiser to a file that any number of ranks, and the plain model, can go on from."""
-        state = self.whole_state()
+        state = self.stored_state()
         comm = self.mesh.comm if self.mesh is not None else world() if self.comm is None else self.comm
         checkpoint.save(path, state, comm)
 

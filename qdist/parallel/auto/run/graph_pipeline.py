@@ -18,6 +18,7 @@ from qdist.parallel.auto.placement.placements import Partial, Placement, Replica
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.parallel.auto.run import passes
+from qdist.parallel.auto.run.metrics import add_metrics
 from qdist.parallel.auto.run.planning import plan_for
 from qdist.parallel.auto.run.runner import PlanRunner
 from qdist.parallel.auto.run.stage_graphs import in_several, stage_graphs
@@ -226,10 +227,11 @@ class GraphPipeline:
             own = None
             if self.line.rank == last:
                 own = metric(np.concatenate(self._outputs), *(self._own(t.numpy()) for t in labels))
-            for name, value in self.line.broadcast_object(own, last).items():
+            found = self.line.broadcast_object(own, last)
+            if self.replicas is not None:
                 # Replicas have equally many rows.
-                mean = value if self.replicas is None else self.replicas.all_reduce(np.array(value), "avg")
-                result[name] = float(mean)
+                found = {name: self.replicas.all_reduce(np.array(value), "avg") for name, value in found.items()}
+            add_metrics(result, {name: float(value) for name, value in found.items()})
         return result
 
     def _own(self, rows: Array) -> Array:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-__all__ = ["Accuracy"]
+__all__ = ["Accuracy", "add_metrics"]
+
+
+def add_metrics(result: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Put what a metric gave beside the loss and other metrics. Raises ValueError for a name that is in use."""
+    for name, value in found.items():
+        if name in result:
+            raise ValueError(
+                f"a metric gives a number named {name!r}, which is the name of "
+                f"{'the loss' if name == 'loss' else 'another'}: give it a name of its own"
+            )
+        result[name] = value
 
 
 class Accuracy:

@@ -12,7 +12,7 @@ from qdist.parallel.auto.ir.lower import Instruction, Move, given_by, lower, mad
 from qdist.parallel.auto.ir.sharding_plan import Need, ShardingPlan
 from qdist.parallel.auto.placement.reshard import reshard_local
 from qdist.tensor import Tensor, checkpoint, random
-from qdist.tensor.functional import check_rows
+from qdist.tensor.functional import check_classes, check_rows
 
 __all__ = ["PlanRunner"]
 
@@ -134,9 +134,14 @@ def _masked(operation: Operation) -> tuple[int, ...]:
 
 
 def _run_on(operation: Operation, attributes: Any, mesh: Any, shapes: Any, splits: Any, inputs: list[Any]) -> Any:
-    if operation.rule.name == "embedding":
-        # The model looks at them when it is called, and a graph is not.
+    # The model and the loss look at indices when they are called, and a graph calls neither.
+    name = operation.rule.name
+    if name == "embedding":
         check_rows(inputs[1]._data, shapes[0][0])
+    elif name == "cross_entropy":
+        check_classes(name, inputs[1]._data, shapes[0][1])
+    elif name == "gather" and "loss" in attributes:
+        check_classes(attributes["loss"], inputs[1]._data, shapes[0][attributes["axis"]])
     return run_local(operation.rule, inputs, attributes, mesh, shapes, splits)
 
 

@@ -150,6 +150,26 @@ def test_a_captured_graph_refuses_the_indices_that_the_model_refuses(outside: in
             call()
 
 
+@pytest.mark.parametrize("outside", [-1, -3, 3])
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.1}, {"ignore_index": -7, "label_smoothing": 0.1}, "nll"])
+def test_a_captured_graph_refuses_the_targets_that_the_loss_refuses(outside: int, mode: str, options) -> None:
+    def loss(scores: Tensor, targets: Tensor) -> Tensor:
+        if options == "nll":
+            return functional.nll_loss(functional.log_softmax(scores), targets)
+        return functional.cross_entropy(scores, targets, **options)
+
+    model = nn.Linear(4, 3)
+    engine = Engine(model, loss, optim.SGD(model.parameters(), lr=0.1), comm=init())
+    x, y = np.ones((5, 4), np.float32), np.array([0, 1, 2, 1, 0])
+    engine.run((x, y), mode)
+    wrong = np.where(y == 2, outside, y)
+    for call in (lambda: loss(model(Tensor(x)), Tensor(wrong)), lambda: engine.run((x, wrong), mode)):
+        with pytest.raises(IndexError, match=r"(cross_entropy|nll_loss): targets go from .* but there are 3 classes"):
+            call()
+    engine.run((x, y), mode)
+
+
 @pytest.mark.parametrize(("options", "message"), [({"epochs": -1}, "epochs=-1"), ({"steps_per_epoch": 0}, "epoch=0")])
 def test_fewer_than_no_epochs_and_epochs_of_no_steps_are_refused(options: dict, message: str) -> None:
     model = build("mlp")
@@ -212,6 +232,42 @@ def test_mixed_precision_follows_full_precision_and_leaves_out_overflows() -> No
         engine.run((x, y))
     assert_same(parameters_of(model), before, 0)
     assert strategy.amp.loss_scale.value == 5e29
+
+
+def test_a_file_keeps_the_loss_scale(tmp_path) -> None:
+    x, y = (a.astype(np.float32) if a.dtype.kind == "f" else a for a in batch("mlp", 0))
+
+    def engine(value: float) -> Engine:
+        model, strategy = build("mlp").to(np.float32), Strategy()
+        strategy.amp.enable, strategy.amp.loss_scale = True, LossScale(value, interval=3)
+        return Engine(model, functional.cross_entropy, sgd(model.parameters()), None, strategy, comm=init())
+
+    first, again = engine(8.0), engine(2.0**16)
+    for _ in range(5):
+        first.run((x, y))
+    first.save(tmp_path / "model.qdist")
+    again.load(tmp_path / "model.qdist")
+    assert again.strategy.amp.loss_scale.state_dict() == {"value": 16.0, "good": 2}
+    assert [again.run((x, y))["loss"] for _ in range(3)] == [first.run((x, y))["loss"] for _ in range(3)]
+    assert again.strategy.amp.loss_scale.value == 32.0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (lambda output, labels: {"loss": 0.0}, "named 'loss', which is the name of the loss"),
+        ([Accuracy(), Accuracy()], "named 'acc_top1', which is the name of another"),
+    ],
+)
+@pytest.mark.parametrize("staged", [False, True])
+def test_metrics_with_the_name_of_the_loss_or_of_another_are_refused(metrics, message: str, staged: bool) -> None:
+    model, strategy = build("mlp"), Strategy()
+    if staged:
+        strategy.pipeline.enable, strategy.pipeline.accumulate_steps = True, 2
+    engine = Engine(model, functional.cross_entropy, sgd(model.parameters()), metrics, strategy, comm=init())
+    for mode in ("train", "eval"):
+        with pytest.raises(ValueError, match=message):
+            engine.run(batch("mlp", 0), mode)
 
 
 def test_a_sharded_model_takes_and_gives_whole_values() -> None:
