@@ -130,7 +130,7 @@ def test_several_observables_come_from_the_same_shots() -> None:
     np.testing.assert_allclose(batch[0], exact, atol=1e-12)
     assert program.expectations(wanted, [[0.9], [0.2]], shots=100, seed=0).shape == (2, 4)
     for one in ("Z0", H, {"Z0": 1.0}):
-        with pytest.raises(StateError, match="takes? a list of observables"):
+        with pytest.raises(StateError, match=r"takes? a list of observables"):
             program.expectations(one, [0.9])
 
 
