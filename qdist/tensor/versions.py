@@ -61,13 +61,9 @@ class Version:
         self._limit = max(32, 2 * len(self._savers))
 
 
-def references(array: Array) -> int:
-    """To an array, besides those of this call's own making."""
-    return sys.getrefcount(array) - _OWN
-
-
-_OWN = 0
-_OWN = references(np.empty(0))
+_OWN = sys.getrefcount(np.empty(0))
+"""References that its argument has of the call alone. It is called where the array is at hand: a Python function's
+argument has one more where a compiler of torch's watches calls."""
 
 
 def held_elsewhere(tensor: Any, *known: Sequence[Any]) -> bool:
@@ -83,7 +79,7 @@ def held_elsewhere(tensor: Any, *known: Sequence[Any]) -> bool:
             elif getattr(entry, "base", None) is tensor._data:
                 views.add(id(entry))
     entry = None
-    return references(tensor._data) > holders + len(views)
+    return sys.getrefcount(tensor._data) - _OWN > holders + len(views)
 
 
 def shares(saved: Any, array: Array) -> bool:

@@ -13,6 +13,7 @@ import qdist as qd
 from qdist.backends.errors import StateError
 from qdist.interop.torch import QuantumLayer, expectation
 from qdist.program.rows import RowProgram
+from qdist.tensor.versions import held_elsewhere
 
 DOUBLE = torch.float64
 
@@ -367,3 +368,17 @@ def test_kinds_of_weights_in_which_no_circuit_runs() -> None:
         with pytest.raises(TypeError, match="on the CPU and on CUDA GPUs; got a tensor on meta"):
             layer(x.to("meta"))
     assert meta.to_empty(device="cpu")(x).shape == (2, meta.out_features)
+
+
+def test_tensors_are_not_taken_for_shared_where_torch_watches_calls() -> None:
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x
+
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(broken, backend="eager", fullgraph=True)(torch.ones(2))
+    tensor = qd.Tensor(np.ones(3))
+    assert not held_elsewhere(tensor)
+    array = tensor._data
+    assert held_elsewhere(tensor)
+    assert array.sum() == 3
