@@ -204,7 +204,7 @@ class Circuit(CircuitBuilder):
 
         Both default to the same numbers. Returns a new circuit, or with `inplace` this one, changed.
         """
-        _check_circuit("compose", other)
+        checked_circuit(other, "compose")
         qubit_map = wire_map(qubits, other.num_qubits, self.num_qubits, "qubit")
         clbit_map = wire_map(clbits, other.num_clbits, self.num_clbits, "classical bit")
         result = self if inplace else self.copy()
@@ -220,7 +220,7 @@ class Circuit(CircuitBuilder):
 
     def tensor(self, other: Circuit) -> Circuit:
         """Both side by side, `other` on the low qubits, so that the unitary is kron(U(self), U(other))."""
-        _check_circuit("tensor", other)
+        checked_circuit(other, "tensor")
         result = Circuit(self.num_qubits + other.num_qubits, self.num_clbits + other.num_clbits)
         result.compose(other, inplace=True)
         return result.compose(
@@ -392,8 +392,19 @@ def _moved(instruction: Instruction, qubits: tuple[int, ...], clbits: tuple[int,
     )
 
 
-def _check_circuit(method: str, other: Any) -> None:
-    if not isinstance(other, Circuit):
-        foreign = type(other).__module__.partition(".")[0] == "qiskit"
-        way = ": qdist.interop.qiskit.from_qiskit(circuit) makes one" if foreign else ""
-        raise TypeError(f"{method} takes a qdist.Circuit, not {type(other).__name__}{way}")
+def checked_circuit(given: Any, taker: str = "") -> Circuit:
+    """The circuit. Raises TypeError for anything else, with the way to make one of it; taker: what takes it."""
+    if isinstance(given, Circuit):
+        return given
+    kind = type(given)
+    way = _CONVERTED.get(kind.__module__.partition(".")[0], _CONVERTED.get(f"{kind.__module__}.{kind.__name__}", ""))
+    need = f"{taker} takes a qdist.Circuit" if taker else "a qdist.Circuit is needed"
+    raise TypeError(f"{need}, not {kind.__name__}{way and f': {way}'}")
+
+
+_CONVERTED = {
+    "builtins.str": "Circuit.from_qasm(text) reads OpenQASM",
+    "qiskit": "qdist.interop.qiskit.from_qiskit(circuit) makes one",
+    "pennylane": 'PennyLane\'s circuits run on qml.device("qdist.qubit", wires=...)',
+}
+"""By the library of a type, or by the type."""

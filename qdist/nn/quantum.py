@@ -14,12 +14,12 @@ from qdist.backends import on_host
 from qdist.hints import hinted
 from qdist.program import adjoint
 from qdist.program.program import Program, compile
-from qdist.state.given import checked_circuit
 from qdist.state.measuring.measure import Seed
 from qdist.state.outputs import Output, as_output, values
 
 from ..circuit import Circuit, lowered
 from ..circuit.binding import resolve_values
+from ..circuit.circuit import checked_circuit
 from ..comm import Communicator, Mesh
 from ..plan.plan import readable_size
 from ..tensor import Generator, Rule, Tensor, apply, computing_in, random

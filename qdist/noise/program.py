@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qdist.backends.errors import StateError
 from qdist.circuit import Circuit, PauliSum
 from qdist.circuit.binding import ParameterValues, flat_values
+from qdist.circuit.circuit import checked_circuit
 from qdist.comm import Communicator
 from qdist.hints import hinted
 from qdist.noise.density import DensityMatrix
@@ -21,7 +22,6 @@ from qdist.noise.noisy import Noisy
 from qdist.noise.readout import as_read
 from qdist.progress import Progress, is_shown, showing
 from qdist.state.checking import checks, same
-from qdist.state.given import checked_circuit
 from qdist.state.measuring.estimates import Estimate, Estimates, mean_of_runs
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator

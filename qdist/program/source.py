@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from qdist.backends import Backend, StateError, backend_on, chosen_device
 from qdist.circuit import AffineMap, Circuit, Parameter, lowered
+from qdist.circuit.circuit import checked_circuit
 from qdist.circuit.functions import Functions
 from qdist.circuit.instruction import Instruction
 from qdist.circuit.measurements import is_random, split_final_measurements, without_idle_resets
@@ -23,7 +24,7 @@ from qdist.plan.planner import check_schedule, make_plan
 from qdist.program.compiled import Compiled
 from qdist.progress import Progress, is_shown
 from qdist.state.checking import checks, same
-from qdist.state.given import checked_circuit, checked_communicator
+from qdist.state.given import checked_communicator
 from qdist.state.threads import share_cores
 
 __all__ = ["FEWEST_CLOSE", "Source"]

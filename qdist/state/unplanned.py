@@ -12,13 +12,13 @@ from qdist.backends import chosen_device
 from qdist.backends.cpu.unplanned import MOST_QUBITS, UnplannedGates
 from qdist.circuit import Circuit, lowered
 from qdist.circuit.binding import ParameterValues, flat_values
+from qdist.circuit.circuit import checked_circuit
 from qdist.circuit.measurements import split_final_measurements
 from qdist.circuit.parameters import Expression, Parameter
 from qdist.native import kernels
 from qdist.plan.layout import Layout
 from qdist.plan.precision import LONG
 from qdist.state.checking import checks
-from qdist.state.given import checked_circuit
 from qdist.state.measuring.readout import Readout
 from qdist.state.statevector import StateVector
 
