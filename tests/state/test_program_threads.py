@@ -1,5 +1,6 @@
 """Programs, layers and what they share, used from several threads at once: the results are those of one thread."""
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -198,3 +199,34 @@ def test_layers(parameters: np.ndarray) -> None:
 def test_there_is_one_group_of_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "_comm", None)
     assert len({id(comm) for comm in at_once(lambda _: qd.StateVector(1).comm, THREADS)}) == 1
+
+
+DAEMON = """
+import threading, time
+import numpy as np
+import qdist as qd
+
+circuit = qd.Circuit(16)
+for q in range(16):
+    circuit.ry(0.1, q).cx(q, (q + 1) % 16)
+program = qd.compile(circuit, device="cpu")
+
+def work():
+    while True:
+        program.run()
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+raise SystemExit({code})
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_daemon_threads_in_kernels_do_not_abort_the_end(code: int) -> None:
+    """The interpreter unwinds such threads when they come back to it: nothing of ours may stop it on the way."""
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", DAEMON.format(code=code)], capture_output=True, text=True, timeout=60
+        )
+        assert (ended.returncode, ended.stderr) == (code, "")

@@ -10,6 +10,7 @@
 #include "batch/numbers.hpp"
 #include "batch/outputs.hpp"
 #include "batch/row_program.hpp"
+#include "bind/unlocked.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -238,7 +239,7 @@ bool states(const rows::RowProgram<Real>& p, Table<const double> row_values, Arr
     check_size(out.shape(1), std::size_t(1) << p.num_bits(), "a state");
     const double *x = row_values.data(), *w = shared.data();
     auto* const to = out.data();
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     if (!all_finite(x, batch * p.per_row()) || !all_finite(w, p.num_shared())) return false;
     p.states(x, w, batch, to);
     return true;
@@ -256,7 +257,7 @@ bool forward(const rows::RowProgram<Real>& p, rows::Numbers row_values, rows::Nu
              const std::optional<Array<Real>>& kets, rows::Numbers values) {
     check_size(std::size_t(outputs.num_bits()), std::size_t(p.num_bits()), "outputs for the program's qubits");
     Real* const k = checked_kets(kets, p.kept_size(batch));
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const rows::Read x(row_values, batch * p.per_row()), w(shared, p.num_shared());
     if (!all_finite(x.data(), batch * p.per_row()) || !all_finite(w.data(), p.num_shared())) return false;
     rows::Written v(values, batch * outputs.count());
@@ -269,7 +270,7 @@ bool backward(const rows::RowProgram<Real>& p, rows::Numbers row_values, rows::N
               const std::optional<Array<Real>>& kets, rows::Numbers values, rows::Numbers cotangents, rows::Numbers row_gradient, rows::Numbers shared_gradient) {
     check_size(std::size_t(outputs.num_bits()), std::size_t(p.num_bits()), "outputs for the program's qubits");
     Real* const k = checked_kets(kets, p.kept_size(batch));
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t count = batch * outputs.count();
     const rows::Read x(row_values, batch * p.per_row()), w(shared, p.num_shared()), g(cotangents, count);
     if (!all_finite(x.data(), batch * p.per_row()) || !all_finite(w.data(), p.num_shared())) return false;

@@ -9,6 +9,7 @@
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 
 namespace {
 
@@ -30,7 +31,7 @@ int launch(Word function, unsigned blocks, unsigned threads, Word stream, std::v
     qdist::check_range(int(numbers.size()), 0, most_arguments, "the number of arguments");
     std::array<void*, most_arguments> places;
     for (std::size_t k = 0; k < numbers.size(); ++k) places[k] = &numbers[k];
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const Launch call = driver();
     if (!call) return no_driver;
     return call(reinterpret_cast<void*>(function), blocks, 1, 1, threads, 1, 1, 0, reinterpret_cast<void*>(stream), places.data(),
@@ -41,7 +42,7 @@ int launch(Word function, unsigned blocks, unsigned threads, Word stream, std::v
 // too. Nothing if that takes longer than so many seconds.
 std::optional<float> landed(Word address, std::uint32_t ticket, double seconds) {
     if (address == 0 || address % sizeof(Word)) qdist::refuse("a word's address must be a multiple of 8; got ", address);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::atomic_ref<Word> word(*reinterpret_cast<Word*>(address));
     const auto begin = std::chrono::steady_clock::now();
     for (;;) {

@@ -2,6 +2,7 @@
 #include "base/bits.hpp"
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "moves/pack.hpp"
 #include "moves/permute.hpp"
 
@@ -18,14 +19,14 @@ void check(std::size_t shard, Index base, Index within, std::size_t buffer) {
 template <class Real>
 void pack(Shard<Real> shard, Index base, Index within, MutableShard<Real> out) {
     check(shard.size(), base, within, out.size());
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::pack(shard.data(), base, within, out.data());
 }
 
 template <class Real>
 void unpack(Shard<Real> in, MutableShard<Real> shard, Index base, Index within) {
     check(shard.size(), base, within, in.size());
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::unpack(in.data(), shard.data(), base, within);
 }
 
@@ -34,7 +35,7 @@ void swap_parts(MutableShard<Real> a, Index base_a, MutableShard<Real> b, Index 
     const std::size_t size = std::size_t(1) << std::popcount(within);
     check(a.size(), base_a, within, size);
     check(b.size(), base_b, within, size);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::swap_parts(a.data(), base_a, b.data(), base_b, within);
 }
 
@@ -43,7 +44,7 @@ void swap_positions(MutableShard<Real> shard, const std::vector<int>& partner) {
     check_permutation(partner, shard.size());
     for (int p = 0; p < int(partner.size()); ++p)
         if (partner[partner[p]] != p) refuse("positions must be exchanged in pairs");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::swap_positions(shard.data(), partner);
 }
 

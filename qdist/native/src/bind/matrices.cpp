@@ -5,6 +5,7 @@
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "gates/angles.hpp"
 #include "gates/formulas.hpp"
 #include "program/device_numbers.hpp"
@@ -57,7 +58,7 @@ void device_numbers_at(const DeviceNumbers& all, Rows<const double> angles, Rows
     check_size(reals.shape(0), angles.shape(0), "the rows of reals");
     check_size(turns.shape(0), angles.shape(0), "the rows of turns");
     if (angles.shape(1) < all.num_angles()) refuse("there must be ", all.num_angles(), " angles; got ", angles.shape(1));
-    const nb::gil_scoped_release released;
+    const Unlocked unlocked;
     for (std::size_t row = 0; row < angles.shape(0); ++row)
         all.at(angles.data() + row * angles.shape(1), angles.shape(1), reals.data() + row * reals.shape(1),
                turns.data() + row * turns.shape(1));

@@ -3,6 +3,7 @@
 #include "base/bits.hpp"
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "measure/inner.hpp"
 #include "measure/probabilities.hpp"
 #include "measure/project.hpp"
@@ -28,7 +29,7 @@ void add_probabilities(Shard<Real> shard, Index first, Positions positions, Arra
     check_size(out.size(), std::size_t(1) << positions.size(), "out");
     const Padded<Real> padded(shard);
     for (int& position : positions) position = lift.position(position);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::add_probabilities(padded.data(), lift.bits, lift.mask(first), positions, out.data());
 }
 
@@ -38,7 +39,7 @@ void add_weighted(Shard<Real> ket, Index first, const Positions& positions, Arra
     check_size(bra.size(), ket.size(), "the bra");
     check_positions(positions, max_index_bits);
     check_size(weights.size(), std::size_t(1) << positions.size(), "weights");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::add_weighted(ket.data(), ket.size(), first, positions, weights.data(), bra.data());
 }
 
@@ -49,7 +50,7 @@ void add_leaves(Shard<Real> shard, Index first, Array<const std::int64_t> bases,
     check_positions(positions, max_index_bits);
     check_range(std::int64_t(positions.size()), 0, max_index_bits - 1, "the depth of a tree");
     check_size(trees.size(), bases.size() << (positions.size() + 1), "trees");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::add_leaves(numbers(shard), bits, first, span_of(bases), positions, trees.data());
 }
 
@@ -62,7 +63,7 @@ void descend(Array<double> trees, int depth, Array<const std::int64_t> row, Arra
     check_size(out.size(), row.size(), "out");
     const std::size_t rows = trees.size() >> (depth + 1);
     check_size(trees.size(), rows << (depth + 1), "trees");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     for (std::int64_t r : span_of(row)) check_range(r, 0, std::int64_t(rows) - 1, "the number of a tree");
     sum_trees(trees.data(), rows, depth);
     qdist::descend(trees.data(), depth, span_of(row), span_of(shot), key, level, out.data());
@@ -73,20 +74,20 @@ void permuted_copy(Shard<Real> source, const Positions& positions, MutableShard<
     check_permutation(positions, source.size());
     check_size(out.size(), source.size(), "out");
     check_no_overlap(source, out, "source and out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::permuted_copy(source.data(), positions, out.data());
 }
 
 template <class Real>
 double squared_norm(Shard<Real> shard) {
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return qdist::inner<true>(numbers(shard), numbers(shard), shard.size()).real();
 }
 
 template <class Real>
 std::complex<double> inner(Shard<Real> bra, Shard<Real> ket) {
     check_size(ket.size(), bra.size(), "the ket");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return qdist::inner<false>(numbers(bra), numbers(ket), bra.size());
 }
 
@@ -94,7 +95,7 @@ template <class Real>
 std::complex<double> permuted_inner(Shard<Real> bra, Shard<Real> ket, const Positions& positions) {
     check_permutation(positions, bra.size());
     check_size(ket.size(), bra.size(), "the ket");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return qdist::permuted_inner(numbers(bra), numbers(ket), positions);
 }
 
@@ -102,7 +103,7 @@ template <class Real>
 void project(MutableShard<Real> shard, Index first, Index mask, Index value, double scale) {
     const int bits = bits_of(shard.size(), first);
     check_condition(mask, value, max_index_bits, "the projection");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::project(numbers(shard), bits, first, mask, value, Real(scale));
 }
 
@@ -110,7 +111,7 @@ template <class Real>
 void reset_bit(MutableShard<Real> shard, int position, bool outcome, double scale) {
     const int bits = bits_of(shard.size(), 0);
     check_range(position, 0, bits - 1, "position");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::reset_bit(numbers(shard), bits, position, outcome, Real(scale));
 }
 

@@ -4,6 +4,7 @@
 #include "base/crc32.hpp"
 #include "base/pool.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "calls/direct_call.hpp"
 
 void bind_batch(nb::module_& m);
@@ -32,7 +33,7 @@ void set_threads(int threads) {
 std::size_t set_beyond_caches(std::size_t bytes) { return qdist::beyond_caches.exchange(bytes); }
 
 std::uint32_t crc32(const Array<const std::uint8_t>& data, std::uint32_t before) {
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return qdist::crc32(data.data(), data.size(), before);
 }
 

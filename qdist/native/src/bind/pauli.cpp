@@ -4,6 +4,7 @@
 #include "base/checks.hpp"
 #include "base/pool.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "pauli/apply.hpp"
 #include "pauli/plan.hpp"
 
@@ -40,7 +41,7 @@ void add_expectations(const PauliPlan& plan, Shard<Real> shard, Index first, Arr
     check_plan(plan, shard.size(), first);
     check_size(out.size(), std::size_t(plan.observables), "out");
     const Padded<Real> padded(shard);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     add_values(plan, padded.data(), plan.lift.mask(first), out.data());
 }
 
@@ -54,7 +55,7 @@ void apply(const PauliPlan& plan, Shard<Real> shard, Index first, Array<const do
     check_no_overlap(shard, out, "the shard and out");
     const Padded<Real> padded(shard);
     double* results = values ? values->data() : nullptr;
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     Real row[2 * lanes] = {};
     const bool is_short = out.size() < lanes;
     if (is_short) std::copy_n(numbers(out), 2 * out.size(), row);
@@ -73,7 +74,7 @@ void apply_batch(const PauliPlan& plan, Rows<const std::complex<Real>> kets, Row
     check_size(weights.shape(1), count, "a row of weights");
     check_size(values.shape(1), count, "a row of values");
     check_no_overlap(kets, bras, "kets and bras");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     each_on_threads(
         batch, [] { return 0; },
         [&](int, std::size_t b) {

@@ -1,6 +1,7 @@
 // Bindings of compiled programs, of either precision.
 #include "base/checks.hpp"
 #include "bind/any_program.hpp"
+#include "bind/unlocked.hpp"
 #include "program/block_checks.hpp"
 
 namespace bindings {
@@ -20,14 +21,14 @@ void check_run(const AnyProgram& p, std::size_t size, std::size_t offset, Index 
 template <class Stored>
 void run_from_zero(const AnyProgram& p, MutableShard<Stored> shard) {
     check_run(p, shard.size(), 0, 0);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     p.run_from_zero(numbers(shard));
 }
 
 template <class Stored>
 Index run(const AnyProgram& p, MutableShard<Stored> shard, std::size_t offset, Index live, std::size_t first, std::size_t last) {
     check_run(p, shard.size(), offset, live);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return p.run(numbers(shard), offset, live, first, last);
 }
 
@@ -37,7 +38,7 @@ void run_batch(const AnyProgram& p, States<Stored> states, Rows<const double> an
     check_size(states.shape(1), std::size_t(1) << p.num_bits(), "a row of states");
     check_size(angles.shape(0), batch, "the batch of angles");
     p.check_angles(count);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     p.run_batch(numbers(states), angles.data(), batch, count);
 }
 
@@ -48,7 +49,7 @@ void run_back(AnyProgram& p, MutableShard<Stored> ket, MutableShard<Stored> bra,
     check_size(bra.size(), ket.size(), "the bra");
     check_size(gradient.size(), p.num_angles(), "the gradient");
     check_no_overlap(ket, bra, "ket and bra");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     p.run_back(numbers(ket), numbers(bra), offset, live, recover, shift, gradient.data());
 }
 
@@ -63,7 +64,7 @@ void run_back_batch(const AnyProgram& p, States<Stored> kets, States<Stored> bra
     check_size(gradients.shape(1), count, "a row of gradients");
     p.check_angles(count);
     check_no_overlap(kets, bras, "kets and bras");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     p.run_back_batch(numbers(kets), numbers(bras), angles.data(), batch, count, shifts.data(), gradients.data());
 }
 

@@ -2,6 +2,7 @@
 #include "search/search.hpp"
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "search/alternations.hpp"
 #include "search/commute.hpp"
 #include "search/fuse.hpp"
@@ -41,7 +42,7 @@ Found search(Masks mixes, Masks x_like, Masks z_like, int num_qubits, int close,
     check_range(limit, 0, std::int64_t(1) << 60, "limit");
     for (const Action& a : gates)
         if (std::popcount(a.mixes) > close) throw nb::value_error("a gate mixes more qubits than are close");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     // Most of the work goes into fewer exchanges, the rest into smaller ones.
     Search search(gates, close, start, limit - limit / 4);
     const std::vector<std::vector<Mask>> plans = search.run();
@@ -76,7 +77,7 @@ StageList as_list(std::vector<Scheduled> found) {
 StageList schedule(Masks mixes, Masks x_like, Masks z_like, Array<const double> weight, int num_qubits, int close, Mask forced) {
     const std::vector<Action> gates = weighted(mixes, x_like, z_like, weight, num_qubits, close);
     check_mask(forced, num_qubits, "forced");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return as_list(Scheduler(gates, num_qubits, close, forced).run());
 }
 
@@ -86,7 +87,7 @@ StageList schedule_cheapest(Masks mixes, Masks x_like, Masks z_like, Array<const
     check_mask(forced, num_qubits, "forced");
     check_mask(support, num_qubits, "support");
     check_range(tries, 1, 1 << 20, "tries");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return as_list(cheapest(
         tries, [&](int number) { return Scheduler(reweighted(gates, number), num_qubits, close, forced).run(); },
         [&](const std::vector<Scheduled>& found) { return cost_of(found, gates, num_qubits, support, work); }));
@@ -100,7 +101,7 @@ StageList schedule_moving(Masks mixes, Masks x_like, Masks z_like, Array<const d
     check_range(tries, 1, 1 << 20, "tries");
     for (const Action& a : gates)
         if (std::popcount(a.mixes) + std::popcount(low) > close) throw nb::value_error("a gate mixes more qubits than find room");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     return as_list(MovingScheduler(gates, num_qubits, close, low, support).run(tries, work));
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/checks.hpp"
 #include "bind/arrays.hpp"
+#include "bind/unlocked.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/pooling.hpp"
 #include "tensor/product.hpp"
@@ -49,7 +50,7 @@ void multiply(Matrices<const float> a, Matrices<const float> b, std::optional<Ar
     if (row) check_size(row->size(), n, "row");
     check_threads(threads);
     if ((n > 1 && out.stride(2) != 1) || (m > 1 && out.stride(1) < std::int64_t(n))) refuse("rows of out must be contiguous");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     for (std::size_t q = 0; q < out.shape(0); ++q)
         qdist::multiply(threads, m, n, k, {a.data() + std::int64_t(q) * a.stride(0), a.stride(1), a.stride(2)},
                         {b.data() + std::int64_t(q) * b.stride(0), b.stride(1), b.stride(2)}, {row ? row->data() : nullptr, add},
@@ -60,14 +61,14 @@ template <class Real>
 void column_sums(Rows<const Real> a, Array<Real> out, int threads) {
     check_size(out.size(), a.shape(1), "out");
     check_threads(threads);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::column_sums(threads, a.shape(0), a.shape(1), a.data(), out.data());
 }
 
 void word_sums(Rows<const std::uint64_t> a, Array<std::uint64_t> along, Array<std::uint64_t> across) {
     check_size(along.size(), a.shape(0), "along");
     check_size(across.size(), a.shape(1), "across");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::word_sums(a.shape(0), a.shape(1), a.data(), along.data(), across.data());
 }
 
@@ -78,7 +79,7 @@ void rational(Array<const float> x, Array<const float> times, float limit, std::
     check_size(out.size(), x.size(), "out");
     check_size(p.size(), 6, "the coefficients of P");
     check_size(q.size(), 6, "the coefficients of Q");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_rows(threads, x.size(), 1, [&](std::size_t first, std::size_t last) {
         qdist::rational(last - first, x.data() + first, times.data() + first, limit, p, q, out.data() + first);
     });
@@ -88,7 +89,7 @@ template <class Real>
 void positive(Array<const Real> a, Array<Real> out, int threads) {
     check_threads(threads);
     check_size(out.size(), a.size(), "out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_rows(threads, a.size(), 1, [&](std::size_t first, std::size_t last) {
         qdist::positive(last - first, a.data() + first, out.data() + first);
     });
@@ -99,7 +100,7 @@ void times_positive(Array<const Real> g, Array<const Real> y, Array<Real> out, i
     check_threads(threads);
     check_size(y.size(), g.size(), "y");
     check_size(out.size(), g.size(), "out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_rows(threads, g.size(), 1, [&](std::size_t first, std::size_t last) {
         qdist::times_positive(last - first, g.data() + first, y.data() + first, out.data() + first);
     });
@@ -112,7 +113,7 @@ void adam(Array<Real> p, Array<const Real> g, Array<Real> m, Array<Real> v, doub
     check_size(g.size(), p.size(), "g");
     check_size(m.size(), p.size(), "m");
     check_size(v.size(), p.size(), "v");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_rows(threads, p.size(), 1, [&](std::size_t first, std::size_t last) {
         qdist::adam(last - first, p.data() + first, g.data() + first, m.data() + first, v.data() + first, beta1, beta2, root_scale,
                     eps, rate, keep, decay);
@@ -129,7 +130,7 @@ template <class Real>
 void softmax(Rows<const Real> a, double scale, std::size_t queries, Rows<Real> out, int threads) {
     check_threads(threads);
     check_rows_like(out, a, "out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = a.shape(1);
     over_rows(threads, a.shape(0), width, [&](std::size_t r, std::size_t last) {
         qdist::softmax(last - r, width, a.data() + r * width, Real(scale), queries, r, out.data() + r * width);
@@ -141,7 +142,7 @@ void softmax_back(Rows<const Real> g, Rows<const Real> y, double scale, Rows<Rea
     check_threads(threads);
     check_rows_like(y, g, "y");
     check_rows_like(out, g, "out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = g.shape(1);
     over_rows(threads, g.shape(0), width, [&](std::size_t r, std::size_t last) {
         qdist::softmax_back(last - r, width, g.data() + r * width, y.data() + r * width, Real(scale), out.data() + r * width);
@@ -159,7 +160,7 @@ void cross_entropy(Rows<const Real> a, Array<const std::int64_t> targets, Rows<R
     check_targets(targets, a.shape(0), a.shape(1));
     check_rows_like(p, a, "p");
     check_size(loss.size(), a.shape(0), "loss");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = a.shape(1);
     over_rows(threads, a.shape(0), width, [&](std::size_t r, std::size_t last) {
         qdist::cross_entropy(last - r, width, a.data() + r * width, targets.data() + r, p.data() + r * width, loss.data() + r);
@@ -172,7 +173,7 @@ void cross_entropy_back(Array<const Real> g, Rows<const Real> p, Array<const std
     check_targets(targets, p.shape(0), p.shape(1));
     check_size(g.size(), p.shape(0), "g");
     check_rows_like(out, p, "out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = p.shape(1);
     over_rows(threads, p.shape(0), width, [&](std::size_t r, std::size_t last) {
         qdist::cross_entropy_back(last - r, width, g.data() + r, p.data() + r * width, targets.data() + r, out.data() + r * width);
@@ -189,7 +190,7 @@ void layer_norm(Rows<const Real> x, std::optional<Array<const Real>> weight, std
     check_rows_like(hat, x, "hat");
     check_rows_like(out, x, "out");
     check_size(rstd.size(), x.shape(0), "rstd");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = x.shape(1);
     over_rows(threads, x.shape(0), width, [&](std::size_t r, std::size_t last) {
         qdist::layer_norm(last - r, width, x.data() + r * width, weight ? weight->data() : nullptr, bias ? bias->data() : nullptr,
@@ -207,7 +208,7 @@ void layer_norm_back(Rows<const Real> g, Rows<const Real> hat, Array<const Real>
     if (weight) check_size(weight->size(), g.shape(1), "weight");
     check_size(weight_sum.size(), g.shape(1), "weight_sum");
     check_size(bias_sum.size(), g.shape(1), "bias_sum");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const std::size_t width = g.shape(1), step = rows_of_a_block(width), blocks = (g.shape(0) + step - 1) / step;
     // Each block's sums, which are added up in order.
     std::vector<Real> sums(blocks * 2 * width);
@@ -229,7 +230,7 @@ void add_rows(Array<const std::int64_t> places, Rows<const Real> values, Rows<Re
     check_size(target.shape(1), values.shape(1), "a row of target");
     for (std::size_t r = 0; r < places.size(); ++r)
         check_range(places.data()[r], 0, std::int64_t(target.shape(0)) - 1, "a place");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     qdist::add_rows(values.shape(0), values.shape(1), places.data(), values.data(), target.data());
 }
 
@@ -278,7 +279,7 @@ template <class Real>
 void max_pool(Images<const Real> x, Pair kernel, Pair stride, Images<Real> best, Images<std::uint8_t> winner, int threads) {
     check_threads(threads);
     const Window window = checked_window(x, best, winner, kernel, stride);
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_images(threads, x, [&](std::size_t a, std::size_t b) {
         qdist::max_pool(plane<const Real>(x, a, b), window, plane<Real>(best, a, b), plane<std::uint8_t>(winner, a, b));
     });
@@ -289,7 +290,7 @@ void max_pool_back(Images<const Real> g, Images<const std::uint8_t> winner, Pair
     check_threads(threads);
     const Window window = checked_window(x, g, winner, kernel, stride);
     const std::size_t numbers = kernel.first * kernel.second;
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     over_images(threads, x, [&](std::size_t a, std::size_t b) {
         const auto places = plane<const std::uint8_t>(winner, a, b);
         std::uint8_t most = 0;
@@ -325,7 +326,7 @@ void gather_windows(Images<const Real> x, Pair kernel, Pair stride, Pair padding
     const std::size_t numbers = kernel.first * kernel.second, images = x.shape(1), area = windows.area();
     check_size(out.shape(1), images * area, "a row of out");
     check_size(out.shape(0), x.shape(0) * numbers, "the rows of out");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const auto reaches = windows.reaches(x.shape(2), x.shape(3));
     over_rows(threads, out.shape(0) * images, area, [&](std::size_t first, std::size_t last) {
         for (std::size_t q = first; q < last;) {
@@ -343,7 +344,7 @@ void add_windows(Rows<const Real> rows, Pair kernel, Pair stride, Pair padding, 
     const std::size_t numbers = kernel.first * kernel.second, images = x.shape(1), area = windows.area();
     check_size(rows.shape(0), x.shape(0) * numbers, "rows");
     check_size(rows.shape(1), images * area, "a row");
-    nb::gil_scoped_release release;
+    const Unlocked unlocked;
     const auto reaches = windows.reaches(x.shape(2), x.shape(3));
     over_images(threads, x, [&](std::size_t channel, std::size_t b) {
         for (std::size_t place = 0; place < numbers; ++place)

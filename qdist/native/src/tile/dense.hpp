@@ -110,6 +110,7 @@ public:
         if (wide_) return wide_->apply(tile);
         if (plain_ && real_)
             return targets_.size() == 1 ? real<2>(tile.re), real<2>(tile.im) : (real<4>(tile.re), real<4>(tile.im));
+        if (plain_ && is_half_imaginary_) return half_imaginary(tile);
         if (plain_) return targets_.size() == 1 ? complex<2>(tile) : complex<4>(tile);
         this->specialised([&]<int Rows, int Perms, int X1, int X2>() { in_lanes<Rows, Perms, X1, X2>(tile); });
     }
@@ -225,6 +226,18 @@ private:
             }
         });
     }
+    // A matrix of one target above the lanes whose diagonal is real and the rest imaginary, as that of RX.
+    void half_imaginary(Tile<Real> tile) const {
+        const V own = splat(matrix_re_[0]), up = splat(matrix_im_[1]), down = splat(matrix_im_[2]), last = splat(matrix_re_[3]);
+        const std::size_t o = offset_[1];
+        runs_.each([=, re = tile.re, im = tile.im](std::size_t first, std::size_t length) QDIST_INLINE {
+            for (std::size_t i = first; i < first + length; i += lanes) {
+                const V a = load(re + i), b = load(im + i), d = load(re + i + o), e = load(im + i + o);
+                store<Real>(re + i, own * a - up * e), store<Real>(im + i, own * b + up * d);
+                store<Real>(re + i + o, last * d - down * b), store<Real>(im + i + o, last * e + down * a);
+            }
+        });
+    }
     template <std::size_t k>
     QDIST_INLINE static auto entry(const V* numbers) {
         if constexpr (multiplies_by_lanes)
@@ -233,19 +246,24 @@ private:
             return numbers[k];
     }
 
+    // What the entries of a matrix are. Half imaginary: those of one target whose diagonal is real and the rest imaginary.
+    enum class Entries { real, half_imaginary, complex };
+
     // Rows vectors and Perms lane permutations; every coefficient is a vector of its own.
     template <int Rows, int Perms, int X1, int X2>
     void in_lanes(Tile<Real> tile) const {
-        real_ ? in_lanes<true, Rows, Perms, X1, X2>(tile) : in_lanes<false, Rows, Perms, X1, X2>(tile);
+        if constexpr (Rows * Perms == 2)
+            if (is_half_imaginary_) return in_lanes<Entries::half_imaginary, Rows, Perms, X1, X2>(tile);
+        real_ ? in_lanes<Entries::real, Rows, Perms, X1, X2>(tile) : in_lanes<Entries::complex, Rows, Perms, X1, X2>(tile);
     }
-    template <bool real, int Rows, int Perms, int X1, int X2>
+    template <Entries entries, int Rows, int Perms, int X1, int X2>
     void in_lanes(Tile<Real> tile) const {
         constexpr int columns = Rows * Perms;
         // Copies: what is reached through a pointer is loaded again for every vector, since storing these might change it.
         V c[Rows * columns], d[Rows * columns];
         for (int k = 0; k < Rows * columns; ++k) {
             c[k] = load(&re_[k * lanes]);
-            if constexpr (!real) d[k] = load(&im_[k * lanes]);
+            if constexpr (entries != Entries::real) d[k] = load(&im_[k * lanes]);
         }
         Real *const re = tile.re, *const im = tile.im;
         std::size_t o[Rows];
@@ -262,18 +280,19 @@ private:
                         s[q * Perms + x] = lane_xor<permutation>(b);
                     });
                 }
-#pragma GCC unroll 16
-                for (int p = 0; p < Rows; ++p) {
-                    V a = c[p * columns] * r[0], b = c[p * columns] * s[0];
-#pragma GCC unroll 16
-                    for (int k = 0; k < columns; ++k) {
-                        const int at = p * columns + k;
-                        if (k) a += c[at] * r[k], b += c[at] * s[k];
-                        if constexpr (!real) a -= d[at] * s[k], b += d[at] * r[k];
-                    }
+                unrolled<Rows>([&](auto p) QDIST_INLINE {
+                    // The column of the diagonal, which has real parts in all matrices, first.
+                    constexpr std::size_t first_column = entries == Entries::half_imaginary ? p * Perms : 0;
+                    V a = c[p * columns + first_column] * r[first_column], b = c[p * columns + first_column] * s[first_column];
+                    unrolled<columns>([&](auto k) QDIST_INLINE {
+                        constexpr std::size_t at = p * columns + k;
+                        if constexpr (entries != Entries::half_imaginary && k > 0) a += c[at] * r[k], b += c[at] * s[k];
+                        if constexpr (entries == Entries::complex || (entries == Entries::half_imaginary && k != first_column))
+                            a -= d[at] * s[k], b += d[at] * r[k];
+                    });
                     store<Real>(re + i + o[p], a);
                     store<Real>(im + i + o[p], b);
-                }
+                });
             }
         });
     }
