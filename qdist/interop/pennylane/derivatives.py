@@ -11,13 +11,15 @@ import pennylane as qml
 from numpy.typing import NDArray
 from pennylane.tape import QuantumScript
 
-from qdist.program import adjoint
+from qdist.program import adjoint, initial_states
 from qdist.state.moves.relayout import relayout
 from qdist.state.outputs import Output
 
 from . import rows
 from .binding import bound
 from .execution import outputs_of
+from .operations import gives_amplitudes
+from .outputs import OfAnyNorm
 from .tapes import Compiler, TapeProgram, places
 
 __all__ = ["Gradients", "jacobian", "jvp", "vjp"]
@@ -33,7 +35,14 @@ class Gradients(tuple[Any, ...]):
         return np.empty(len(self), dtype=object)
 
 
-def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, per_row: bool = False) -> Gradients:
+def vjp(
+    tape: QuantumScript,
+    cotangents: Any,
+    compiler: Compiler,
+    wires: Any,
+    per_row: bool = False,
+    conjugate: bool = False,
+) -> Gradients:
     """The vector-Jacobian product by each trainable parameter, of the parameter's shape.
 
     Args:
@@ -41,6 +50,7 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
         cotangents: of its result's structure and shape; for a complex value a + ib: dL/da - i dL/db, as PennyLane has
             it.
         per_row: whether parameters that all rows of a batch share get a derivative for each row, rather than their sum.
+        conjugate: whether the derivative by a complex parameter a + ib is dL/da + i dL/db, as torch has it.
     """
     found, place, theta, starts = bound(tape, compiler, wires)
     outputs = _differentiable(tape, place)
@@ -49,8 +59,11 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
     extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
     checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
+    by_start = None
     if not tape.trainable_params or not any(np.any(g) for g in checked):
         gradient = np.zeros(extra + theta.shape)
+    elif starts is not None and _is_start_trainable(tape):
+        gradient, by_start = _by_start(tape, found, outputs, theta, checked, starts, extra)
     elif extra:
         # Several cotangents of one tape, as jax.jacobian has them, are rows of one batch.
         many = np.broadcast_to(theta, extra + theta.shape).reshape(-1, theta.shape[-1])
@@ -62,7 +75,9 @@ def vjp(tape: QuantumScript, cotangents: Any, compiler: Compiler, wires: Any, pe
     else:
         columns = found.row_columns(tape.operations) if theta.ndim == 2 and not per_row else None
         gradient = _swept(found, outputs, theta, checked, starts, columns)
-    return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row)
+    if by_start is not None and not conjugate:
+        by_start = by_start.conj()
+    return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row, by_start)
 
 
 def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
@@ -71,6 +86,11 @@ def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
     An entry has the shape of the measurement's value. For a batch it has the batch in front, and is the derivative of a
     row's value by the row's parameter.
     """
+    if _is_start_trainable(tape):
+        raise qml.exceptions.DeviceError(
+            f"{tape.operations[0].name} has vector-Jacobian products by its amplitudes here, no Jacobians: call "
+            "the device through a QNode, which takes those"
+        )
     found, place, theta, starts = bound(tape, compiler, wires)
     outputs = _differentiable(tape, place)
     rows = np.atleast_2d(theta)
@@ -159,6 +179,40 @@ def _swept(
     return found.vjp(outputs, theta, cotangents, starts)
 
 
+def _is_start_trainable(tape: QuantumScript) -> bool:
+    """Whether the first parameter is trainable, and amplitudes that the tape begins with."""
+    return 0 in tape.trainable_params and gives_amplitudes(tape.operations)
+
+
+def _by_start(
+    tape: QuantumScript,
+    found: TapeProgram,
+    outputs: Sequence[Any],
+    theta: NDArray[np.float64],
+    cotangents: Sequence[NDArray[Any]],
+    starts: NDArray[Any],
+    extra: tuple[int, ...],
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """The gradients by the program's parameters, and by the amplitudes a + ib that the tape begins with, dL/da + i
+    dL/db: of all rows."""
+    every = extra + theta.shape[:-1]
+    count = math.prod(every)
+    many = np.broadcast_to(theta, every + theta.shape[-1:]).reshape(count, theta.shape[-1])
+    begun = np.broadcast_to(starts, every + starts.shape[-1:]).reshape(count, starts.shape[-1])
+    # Of cotangents that are given by one number kernels take a copy.
+    flat = [np.asarray(g.reshape(count, *_shape(output, found)), order="C") for output, g in zip(outputs, cotangents)]
+    own_outputs = [OfAnyNorm(output) for output in outputs]
+    _, gradient, states = initial_states.vjp(found.program, own_outputs, many, flat, begun, by_states=True)
+    assert states is not None, "they were asked for"
+    order, wires = found.order, tape.operations[0].wires
+    assert order is not None, "the tape begins with amplitudes"
+    # All other wires begin in 0.
+    own = states.reshape(count, *(2,) * len(order))[(slice(None), *(slice(None) if w in wires else 0 for w in order))]
+    kept = [wire for wire in order if wire in wires]
+    own = own.transpose(0, *(1 + kept.index(wire) for wire in wires))
+    return gradient.reshape(every + theta.shape[-1:]), own.reshape(*every, 1 << len(wires))
+
+
 def _jacobian(found: TapeProgram, output: Any, theta: NDArray[np.float64], starts: NDArray[Any] | None) -> NDArray[Any]:
     """The derivatives of all numbers of one output by the program's parameters, a sweep each: shape (rows, *output,
     parameters)."""
@@ -180,11 +234,17 @@ def _entry(tape: QuantumScript, found: TapeProgram, by_angle: NDArray[Any], inde
 
 
 def _by_parameter(
-    tape: QuantumScript, found: TapeProgram, gradient: NDArray[Any], batched: int, per_row: bool
+    tape: QuantumScript,
+    found: TapeProgram,
+    gradient: NDArray[Any],
+    batched: int,
+    per_row: bool,
+    by_start: NDArray[Any] | None,
 ) -> Gradients:
     """Derivatives by the angles as derivatives by the trainable parameters; those of observables are 0.
 
     ``batched``: 1 where the last axis but one is that of the batch, over which parameters of all rows are summed.
+    ``by_start``: those by the amplitudes that the tape begins with.
     """
     by_angle = found.all_angles(gradient)
     if by_angle.ndim == 1 and -1 not in found.slots and all(k < len(found.slots) for k in tape.trainable_params):
@@ -193,7 +253,11 @@ def _by_parameter(
     result = []
     for index, datum in zip(tape.trainable_params, tape.get_parameters()):
         slot = found.slots[index] if index < len(found.slots) else -1
-        if slot < 0:
+        if index == 0 and by_start is not None:
+            shared = batched and not per_row and np.ndim(datum) == 1
+            entry = by_start.sum(axis=-2) if shared else by_start
+            result.append(entry if "complex" in qml.math.get_dtype_name(datum) else entry.real)
+        elif slot < 0:
             result.append(np.zeros(np.shape(datum)))
         else:
             result.append(by_angle[..., slot] if per_row or np.ndim(datum) else totals[..., slot])

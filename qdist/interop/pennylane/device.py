@@ -21,6 +21,7 @@ import qdist
 from qdist.backends import StateError
 from qdist.backends.choice import checked_device
 from qdist.comm import Communicator
+from qdist.locks import open_in_forks
 
 from . import derivatives, execution, mid_circuit
 from .binding import as_numpy, bound
@@ -51,8 +52,9 @@ class QdistQubit(Device):
         seed: of samples and mid-circuit measurements. The default draws one from NumPy's global generator, and None
             from the operating system; on several ranks it is that of the first.
 
-    Derivatives are vector-Jacobian products, of all measurements in one sweep, whatever ``device_vjp`` says. So with
-    JAX they are reverse-mode (grad, vjp, jacrev, also under jit and vmap); jax.jacfwd takes
+    Derivatives are vector-Jacobian products, of all measurements in one sweep, whatever ``device_vjp`` says: by angles,
+    and by the amplitudes of a StatePrep or AmplitudeEmbedding that a circuit begins with, also where some are 0. So
+    with JAX they are reverse-mode (grad, vjp, jacrev, also under jit and vmap); jax.jacfwd takes
     diff_method="parameter-shift".
 
     >>> dev = qml.device("qdist.qubit", wires=2)
@@ -87,7 +89,7 @@ class QdistQubit(Device):
         self._rng = np.random.default_rng(_common_seed(seed, self._compiler.comm))
         self._asked: tuple[Any, bool] = (lambda: None, False)
         # Programs keep the state of their last run.
-        self._lock = RLock()
+        self._lock = open_in_forks(RLock())
 
     @property
     def name(self) -> str:
@@ -203,9 +205,10 @@ class QdistQubit(Device):
     ) -> Any:
         config = execution_config or ExecutionConfig()
         per_row = bool(config.device_options.get(_PER_ROW, False))
+        is_torch = config.interface == Interface.TORCH
         with self._lock:
             return tuple(
-                derivatives.vjp(circuit, cotangent, self._compiler, self.wires, per_row)
+                derivatives.vjp(circuit, cotangent, self._compiler, self.wires, per_row, is_torch)
                 for circuit, cotangent in zip(circuits, cotangents)
             )
 

@@ -22,6 +22,7 @@ from .gates import FIXED, RULES, Part, controlled, inverse
 __all__ = [
     "all_in_table",
     "amplitudes_of",
+    "gives_amplitudes",
     "is_amplitudes",
     "is_native",
     "num_angles",
@@ -63,6 +64,11 @@ def is_native(op: Operator) -> bool:
 def is_amplitudes(op: Operator) -> bool:
     """Whether the operation, the first of a tape, gives the amplitudes that it starts from."""
     return isinstance(op, StatePrepBase) and not isinstance(op, qml.BasisState)
+
+
+def gives_amplitudes(ops: Sequence[Operator]) -> bool:
+    """Whether a tape's first operation has as its only parameter the amplitudes that the tape begins with."""
+    return bool(ops) and isinstance(ops[0], qml.StatePrep)
 
 
 def num_angles(op: Operator) -> int:

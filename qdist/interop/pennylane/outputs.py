@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from qdist.state.outputs import Output, State
+from qdist.state.outputs import Output, State, Variance
 from qdist.state.statevector import StateVector
 
-__all__ = ["MatrixExpectation", "MatrixVariance", "StateOfNoWires"]
+__all__ = ["MatrixExpectation", "MatrixVariance", "OfAnyNorm", "StateOfNoWires"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,38 @@ class MatrixVariance(Output):
     def _centred(self, amplitudes: Any) -> Any:
         product = self.matrix @ amplitudes
         return product - np.vdot(amplitudes, product).real * amplitudes
+
+
+@dataclass(frozen=True, eq=False)
+class OfAnyNorm(Output):
+    """Another output, whose pull-back has the multiple of the ket too that only a change of its norm sees."""
+
+    output: Output
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        return self.output.dtype
+
+    @property
+    def more_states(self) -> int:  # type: ignore[override]
+        return self.output.more_states + 1
+
+    def shape(self, num_qubits: int) -> tuple[int, ...]:
+        return self.output.shape(num_qubits)
+
+    def value(self, ket: StateVector) -> Any:
+        return self.output.value(ket)
+
+    def pull_back(self, ket: StateVector, cotangent: Any, bra: StateVector) -> None:
+        self.output.pull_back(ket, cotangent, bra)
+        # Variances are pulled back as <(O - m)^2>, in which m^2 goes with the norm.
+        if isinstance(self.output, Variance):
+            mean = ket.copy().expectation(self.output.observable)
+        elif isinstance(self.output, MatrixVariance):
+            mean = MatrixExpectation(self.output.matrix).value(ket)
+        else:
+            return
+        bra.local[:] -= float(cotangent) * mean**2 * ket.local
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bo
     program.add_transform(_expand_where_rows_differ_in_more_than_angles)
     if adjoint:
         program.add_transform(no_sampling, name=f"adjoint + {NAME}")
-        program.add_transform(validate_adjoint_trainable_params)
+        program.add_transform(_validate_trainable_parameters)
         program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
         if equal_shapes:
             program.add_transform(_give_every_row_its_own_parameters)
@@ -161,6 +161,14 @@ def _has_branches_or_data(op: Operator) -> bool:
     if isinstance(op, MidMeasure | Conditional | qml.Projector):
         return True
     return op.num_params > 0 and operations.num_angles(op) == 0 and op.batch_size is not None
+
+
+@transform
+def _validate_trainable_parameters(tape: QuantumScript) -> Any:
+    """PennyLane's validation, but of amplitudes that the tape begins with, which have derivatives here."""
+    begun = operations.gives_amplitudes(tape.operations)
+    validate_adjoint_trainable_params(tape.copy(ops=tape.operations[1:]) if begun else tape)
+    return (tape,), _first
 
 
 @transform

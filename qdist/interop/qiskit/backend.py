@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,10 @@ from qiskit.result import Result
 from qiskit.transpiler import Target
 
 import qdist
+from qdist.circuit import Circuit
 from qdist.comm import Communicator
 
+from .conversion.reading import checked_quantum_circuit
 from .programs import Programs, common_seed
 from .sampling import own_choice
 
@@ -87,9 +89,13 @@ class Backend(BackendV2):
                 where circuits measure, reset or branch in their middle, that of the last shot.
 
         Raises:
+            TypeError: for what is no circuit of Qiskit.
             QiskitError: for an unknown option, a number of shots that is none, and parameters without values.
         """
-        circuits = [run_input] if isinstance(run_input, QuantumCircuit) else list(run_input)
+        is_one = isinstance(run_input, QuantumCircuit | Circuit | str) or not isinstance(run_input, Iterable)
+        circuits: list[Any] = [run_input] if is_one else list(run_input)
+        for circuit in circuits:
+            checked_quantum_circuit(circuit, "Backend.run")
         chosen = {name: self.options.get(name) for name in ("shots", "seed_simulator", "memory", "statevector")}
         for name, value in options.items():
             if name not in chosen:

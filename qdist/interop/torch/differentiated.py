@@ -92,7 +92,7 @@ class _Number(torch.autograd.Function):
         (params,) = ctx.saved_tensors  # torch refuses those that changed since the forward.
         if torch.is_grad_enabled() or not _is_plain(g):
             rows = params.unsqueeze(0), params.new_empty(0), g.reshape(1, 1)
-            return _CircuitVjp.apply(*rows, ctx.handle, True, False)[0].squeeze(0), None, None  # type: ignore[index, misc]
+            return _vjp(*rows, ctx.handle, True, False)[0].squeeze(0), None, None
         return g * ctx.gradient, None, None
 
 
@@ -108,7 +108,8 @@ class _Circuit(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
         by_x, by_weights = ctx.needs_input_grad[:2]
-        first, second = _CircuitVjp.apply(*ctx.saved_tensors, g, ctx.handle, by_x, by_weights)  # type: ignore[misc]
+        x, weights = ctx.saved_tensors
+        first, second = _vjp(x, weights, g, ctx.handle, by_x, by_weights)
         return first if by_x else None, second if by_weights else None, None
 
     @staticmethod
@@ -134,7 +135,9 @@ class _CircuitVjp(torch.autograd.Function):
     def backward(ctx: Any, dx: Tensor | None, dweights: Tensor | None) -> Any:  # type: ignore[override]
         x, weights, g = ctx.saved_tensors
         dx, dweights = operators.tangents(ctx, x, weights, dx, dweights)
-        changes, by_x, by_weights = _CircuitSecond.apply(x, weights, g, dx, dweights, ctx.handle)  # type: ignore[misc]
+        if torch.is_grad_enabled():
+            x, weights, g = _Last.apply(x, weights, g)  # type: ignore[misc]
+        changes, by_x, by_weights = _second(x, weights, g, dx, dweights, ctx.handle)
         return by_x, by_weights, changes, None, None, None
 
     @staticmethod
@@ -159,11 +162,22 @@ class _CircuitSecond(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        pass
+        operators.keep_second(ctx, inputs, output)
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-        raise RuntimeError(operators.NO_THIRD)
+    def backward(ctx: Any, changes: Tensor | None, by_x: Tensor | None, by_weights: Tensor | None) -> Any:  # type: ignore[override]
+        """By dx and dweights, in which the results are linear, and the second derivatives symmetric: what
+        torch.autograd.functional.hvp asks for. By the others it is a third derivative, which _Last refuses."""
+        x, weights, g = ctx.saved_tensors
+        found: list[Tensor | None] = [None, None]
+        if changes is not None:
+            found = list(_vjp(x, weights, changes, ctx.handle, True, True))
+        if by_x is not None or by_weights is not None:
+            dx = torch.zeros_like(x) if by_x is None else by_x
+            dweights = torch.zeros_like(weights) if by_weights is None else by_weights
+            _, *second = _second(x, weights, g, dx, dweights, ctx.handle)
+            found = [part if one is None else one + part for one, part in zip(found, second)]
+        return None, None, None, *found, None
 
     @staticmethod
     def vmap(  # type: ignore[override]
@@ -178,6 +192,42 @@ class _CircuitSecond(torch.autograd.Function):
         changes, by_x, by_weights = _CircuitSecond.apply(_folded(front), each, *inner, along, handle)  # type: ignore[misc]
         parts = _unfolded(changes, size, rows), _unfolded(by_x, size, rows), _summed(by_weights, size, rows, shared)
         return parts, (0, 0, 0)
+
+
+def _vjp(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> Any:
+    function = operators.circuit_vjp if _is_batch_alone(g) else _CircuitVjp.apply
+    return function(x, weights, g, handle, by_x, by_weights)
+
+
+def _second(x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str) -> Any:
+    function = operators.circuit_second if _is_batch_alone(g, dx, dweights) else _CircuitSecond.apply
+    return function(x, weights, g, dx, dweights, handle)
+
+
+def _is_batch_alone(*tensors: Tensor) -> bool:
+    """Whether one of them is a batch of torch.autograd's is_grads_batched, which no transform is behind. An operator is
+    called for each of its elements; a Function would record its graph around the batch, where none finds it."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(torch._C._functorch.is_legacy_batchedtensor(tensor) for tensor in tensors)
+
+
+class _Last(torch.autograd.Function):
+    """What is differentiated no further: the same tensors, whose derivatives are refused where they are asked for."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        raise RuntimeError(operators.NO_THIRD)
 
 
 def _front(tensor: Tensor, dim: int | None, size: int) -> Tensor:

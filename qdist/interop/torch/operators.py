@@ -184,6 +184,14 @@ def keep_vjp(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(x, weights, g)
 
 
+def keep_second(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Saves what the derivatives of circuit_second by the tangents take; those that are zero stay None."""
+    x, weights, g, _, _, ctx.handle = inputs
+    _hold(ctx)
+    ctx.save_for_backward(x, weights, g)
+    ctx.set_materialize_grads(False)
+
+
 def tangents(ctx: Any, x: Tensor, weights: Tensor, dx: Tensor | None, dweights: Tensor | None) -> tuple[Tensor, Tensor]:
     """The cotangents of the vjp's results, zeros for those that were not asked for."""
     dx = torch.zeros_like(x) if dx is None or not ctx.by_x else dx

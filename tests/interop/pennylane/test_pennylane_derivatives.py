@@ -234,6 +234,85 @@ def test_circuits_that_begin_with_amplitudes(rows):
     check(circuit, X)
 
 
+AMPLITUDES = [[0.3, -0.5, 0.7, 0.2], [0.3, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.3 + 0.1j, 0.2, 0.0, -0.4j]]
+"""The third has its norm, which PennyLane does not divide by then."""
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3])
+@pytest.mark.parametrize("given", AMPLITUDES[:3])
+@pytest.mark.parametrize("way", ["values", "more"])
+def test_derivatives_by_the_amplitudes_that_a_circuit_begins_with(way, given, rows):
+    """Also where some are 0, at which the angles of a preparation by gates have no derivatives."""
+    features = np.array(given)
+    if rows is not None:
+        features = np.stack([np.roll(features, k) + 0.1 * k for k in range(rows)])
+
+    def circuit(features, x):
+        qml.AmplitudeEmbedding(features, wires=[3, 1], normalize=True)
+        layers(x)
+        if way == "values":
+            return (
+                qml.expval(qml.Z(0) @ qml.X(1)),
+                qml.expval(qml.X(3) + 2),
+                qml.probs(wires=[3, 0]),
+                qml.var(qml.Y(1) + 2),
+            )
+        return qml.purity([1]), qml.vn_entropy([3, 0]), qml.probs(op=qml.X(2))
+
+    check(circuit, pnp.array(features), X, atol=1e-6 if way == "more" else 1e-9)
+    check(lambda features: circuit(features, np.array(X)), pnp.array(features), atol=1e-6)
+
+
+def test_derivatives_by_amplitudes_that_have_no_norm_and_of_variances_of_large_matrices():
+    matrix = np.diag(np.arange(64.0)) / 32 + np.eye(64, k=1) + np.eye(64, k=-1)
+
+    def circuit(amplitudes):
+        qml.StatePrep(amplitudes, wires=[4, 0], validate_norm=False)
+        for wire in range(5):
+            qml.RY(0.3 + wire, wires=wire)
+            qml.CNOT([wire, wire + 1])
+        large = qml.Hermitian(matrix, wires=range(6))
+        return qml.var(large), qml.expval(large), qml.var(qml.Y(1)), qml.expval(qml.X(3)), qml.probs(wires=1)
+
+    for amplitudes in ([0.5, 0.5, -0.5, 0.5], [0.3, 0.2, 0.0, 0.9]):
+        found, expected = (
+            jacobian(qml.device(name, wires=6), circuit, pnp.array(amplitudes))
+            for name in (DEVICE.name, REFERENCE.name)
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("interface", ["torch", "jax", "jax-jit"])
+@pytest.mark.parametrize("given", AMPLITUDES[1::2])
+def test_derivatives_by_amplitudes_in_other_frameworks(given, interface):
+    def circuit(features, angles):
+        qml.StatePrep(features, wires=[2, 0], normalize=True)
+        qml.RX(angles, wires=0)
+        qml.CNOT([0, 1])
+        qml.CRY(0.7, wires=[2, 1])
+        return qml.expval(qml.Z(0) @ qml.X(2)), qml.state()
+
+    def total(found):
+        return found[0].sum() + abs(found[1][..., 3] + 0.2j).sum()
+
+    def gradients(device, angles, **options):
+        node = qml.QNode(circuit, device, **options)
+        if interface == "torch":
+            torch = pytest.importorskip("torch")
+            leaves = [torch.tensor(one, requires_grad=True) for one in (np.array(given), angles)]
+            total(node(*leaves)).backward()
+            return [leaf.grad.numpy() for leaf in leaves]
+        jax = pytest.importorskip("jax")
+        with jax.enable_x64(True):
+            function = jax.jit(node) if interface == "jax-jit" else node
+            return jax.grad(lambda *args: total(function(*args)), argnums=(0, 1))(jax.numpy.array(given), angles)
+
+    for angles in (np.array(0.4), np.array([0.4, -0.3, 1.1])):
+        found, expected = gradients(DEVICE, angles), gradients(REFERENCE, angles, diff_method="backprop")
+        for one, other in zip(found, expected):
+            np.testing.assert_allclose(one, other, atol=1e-9)
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_jacobian_jvp_and_vjp_agree(batched):
     rng = np.random.default_rng(4)

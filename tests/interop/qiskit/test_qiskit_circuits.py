@@ -38,7 +38,7 @@ from qiskit.transpiler import CouplingMap
 import qdist as qd
 from qdist.circuit import CircuitError, Gate
 from qdist.circuit.gates import diagonal_gate, unitary_gate
-from qdist.interop.qiskit import from_qiskit, to_qiskit
+from qdist.interop.qiskit import Backend, from_qiskit, to_qiskit
 from qdist.interop.qiskit.conversion.reading import Reader
 from qdist.state import reference
 
@@ -524,3 +524,24 @@ def test_qiskit_gates_of_ones_own_are_read_by_their_definitions_whatever_their_n
     circuit = QuantumCircuit(2)
     circuit.append(inner.to_gate(), [1, 0])
     np.testing.assert_allclose(from_qiskit(circuit).to_matrix(), Operator(circuit).data, atol=1e-12)
+
+
+def test_what_is_no_circuit_is_refused_with_the_way_to_make_one() -> None:
+    circuit = QuantumCircuit(1)
+    own = qd.Circuit(1)
+    for given, way in (
+        (own, r"not Circuit: to_qiskit\(circuit\) makes one"),
+        (circuit.to_gate(), "not Gate: append it to one"),
+        ("OPENQASM 3.0;", r"not str: qdist.Circuit.from_qasm\(text\) reads"),
+        (Operator(circuit), "not Operator$"),
+        (None, "not NoneType$"),
+    ):
+        with pytest.raises(TypeError, match=f"^from_qiskit takes a qiskit.QuantumCircuit, {way}"):
+            from_qiskit(given)
+        for run_input in (given, [circuit, given]):
+            with pytest.raises(TypeError, match=f"^Backend.run takes a qiskit.QuantumCircuit, {way}"):
+                Backend().run(run_input)
+    with pytest.raises(TypeError, match="not list, one at a time"):
+        from_qiskit([circuit])
+    with pytest.raises(TypeError, match=r"^to_qiskit takes a qdist.Circuit, not QuantumCircuit: .*from_qiskit"):
+        to_qiskit(circuit)

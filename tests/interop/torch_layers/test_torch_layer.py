@@ -216,6 +216,17 @@ def test_vectorized_jacobians_and_hessians(rows: int) -> None:
         for a, b in zip(jacobian(call, given, vectorize=True), want):
             torch.testing.assert_close(a, b)
 
+        # A penalty on the Jacobian has a derivative.
+        leaves = [t.clone().requires_grad_() for t in given]
+        slopes = [
+            torch.autograd.grad(
+                sum(part.sin().sum() for part in jacobian(call, tuple(leaves), True, vectorize=way)), leaves
+            )
+            for way in (True, False)
+        ]
+        for a, b in zip(*slopes):
+            torch.testing.assert_close(a, b)
+
         def loss(x, w, call=call):
             return (call(x, w) ** 2).sum()
 
@@ -246,14 +257,54 @@ def test_transforms_inside_of_what_is_compiled() -> None:
             torch.compile(function, backend="eager", fullgraph=True)(given)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_products_with_hessians_by_differentiating_gradients_backwards_twice(seed: int) -> None:
+    """torch.autograd.functional.hvp differentiates second derivatives by the directions, in which they are linear."""
+    layer = layer_of(seed)
+    call, (x, w) = function_of(layer), (t.detach() for t in values_of(layer))
+    directions = torch.randn_like(x), torch.randn_like(w)
+    functional = torch.autograd.functional
+
+    def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return call(x, w)[:, 1].sum()
+
+    def twice(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return call(call(x, w)[:, :FEATURES], torch.sin(w)).pow(2).sum()
+
+    for loss in (linear, twice):
+        want = functional.vhp(loss, (x, w), directions)[1]  # Hessians are symmetric.
+        for found in (
+            functional.hvp(loss, (x, w), directions)[1],
+            functional.hvp(loss, (x, w), directions, create_graph=True)[1],
+        ):
+            for one, other in zip(found, want):
+                torch.testing.assert_close(one, other)
+        # By the weights alone, along several directions at once.
+        along = torch.randn(4, len(w), dtype=DOUBLE)
+        hessian = functional.hessian(lambda w, loss=loss: loss(x, w), w)
+        step = torch.zeros_like(w, requires_grad=True)
+        v = w.clone().requires_grad_()
+        first = torch.autograd.grad(loss(x, v), v, create_graph=True)[0]
+        back = torch.autograd.grad(first, v, step, create_graph=True)[0]
+        together = torch.autograd.grad(back, step, along, is_grads_batched=True, create_graph=True)[0]
+        torch.testing.assert_close(together, along @ hessian)
+        with pytest.raises(RuntimeError, match="asks for a third"):
+            torch.autograd.grad(together.sum(), v)
+
+
 def test_third_derivatives_are_refused() -> None:
     layer = layer_of(1)
     x, w = values_of(layer)
     call = function_of(layer)
     first = torch.autograd.grad(call(x, w).pow(2).sum(), w, create_graph=True)[0]
     second = torch.autograd.grad(first.sum(), w, create_graph=True)[0]
-    with pytest.raises(RuntimeError, match="asks for a third"):
-        torch.autograd.grad(second.sum(), w)
+    for ask in (
+        lambda: torch.autograd.grad(second.sum(), w, retain_graph=True),
+        lambda: torch.autograd.grad(second.sum(), x, retain_graph=True),
+        lambda: second.sum().backward(),
+    ):
+        with pytest.raises(RuntimeError, match="asks for a third"):
+            ask()
 
 
 def test_half_precision_is_widened() -> None:

@@ -16,6 +16,7 @@ from qiskit.circuit import (
     ControlModifier,
     InverseModifier,
     Measure,
+    Operation,
     QuantumCircuit,
     Reset,
 )
@@ -45,7 +46,7 @@ from .angles import Angles
 from .evolution import rotations
 from .layouts import in_virtual_order
 
-__all__ = ["Reader", "from_qiskit"]
+__all__ = ["Reader", "checked_quantum_circuit", "from_qiskit"]
 
 _NAMES = {**{name: name for name in GATES}, "rcccx": "rc3x", "c3sx": "c3sqrtx", "global_phase": "gphase"}
 """Qiskit's names of gates that our table has."""
@@ -70,14 +71,32 @@ def from_qiskit(
             physical ones.
 
     Raises:
+        TypeError: for anything but a circuit of Qiskit.
         CircuitError: for expressions with abs() and other functions that expressions here lack, while loops, break and
             continue, tests other than those of bits and registers for values, and what has neither
             definition nor matrix, by name.
     """
+    checked_quantum_circuit(circuit, "from_qiskit")
     result = Circuit(circuit.num_qubits, circuit.num_clbits, circuit.name)
     reader = Reader(result, Angles(parameters))
     reader.read(circuit, range(circuit.num_qubits), range(circuit.num_clbits), ())
     return in_virtual_order(result, circuit.layout) if virtual and circuit.layout is not None else result
+
+
+def checked_quantum_circuit(given: Any, taker: str) -> None:
+    """Raises TypeError where something else is given in place of a circuit of Qiskit, with the way to make one."""
+    if isinstance(given, QuantumCircuit):
+        return
+    way = ""
+    if isinstance(given, Circuit):
+        way = ": to_qiskit(circuit) makes one"
+    elif isinstance(given, str):
+        way = ": qdist.Circuit.from_qasm(text) reads OpenQASM"
+    elif isinstance(given, Operation):
+        way = ": append it to one"
+    elif isinstance(given, Sequence):
+        way = ", one at a time"
+    raise TypeError(f"{taker} takes a qiskit.QuantumCircuit, not {type(given).__name__}{way}")
 
 
 class Reader:

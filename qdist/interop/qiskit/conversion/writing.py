@@ -25,6 +25,7 @@ from qiskit.quantum_info import Pauli
 
 from qdist.circuit import Circuit, CircuitError
 from qdist.circuit.channels import refuse_channels
+from qdist.circuit.circuit import checked_circuit
 from qdist.circuit.functions import Function
 from qdist.circuit.gate import Gate, standard_name
 from qdist.circuit.gates import GATES
@@ -48,9 +49,11 @@ def to_qiskit(circuit: Circuit, like: QuantumCircuit | None = None) -> QuantumCi
             each kind, "q" and "c".
 
     Raises:
+        TypeError: for anything but a qdist.Circuit.
         CircuitError: for channels of noise, for a gate that Qiskit lacks and whose angles have no values, by name, and
             where ``like`` has other numbers of bits.
     """
+    checked_circuit(circuit, "to_qiskit")
     refuse_channels(circuit, "a circuit of Qiskit")
     if like is None:
         result = QuantumCircuit(circuit.num_qubits, circuit.num_clbits, name=circuit.name)
