@@ -224,9 +224,9 @@ def _over_mpi(mpi_comm: Any, launch: Launch | None, backend: str, timeout: float
                 )
             # A communicator of our own keeps our messages apart from the user's.
             transport = MpiTransport(base.Dup(), owned=True)
-            # That took every rank, so all have come out of MPI_Init with MPICH's segment mapped. The next line may be
-            # the last.
-            mpich_segments.unlink(mpich_segments.segments())
+            # That took every rank, so all have come out of MPI_Init with MPICH's segment mapped and the topology read.
+            # The next line may be the last.
+            mpich_segments.unlink(mpich_segments.segments() | mpich_segments.topologies(os.getppid()))
             opening.alike(lambda: check_same_installation(transport))
             place = _place(MPI, base)
             if guard is None:
@@ -280,7 +280,7 @@ def _start_mpi(timeout: float) -> Any:
         if not MPI.Is_initialized():
             MPI.Init_thread()
     except (ImportError, RuntimeError) as error:
-        raise CommError(f"MPI cannot be loaded: {error}. `pip install mpich` brings one.") from error
+        raise CommError(f"MPI cannot be loaded: {error}. `pip install mpi4py mpich` brings one.") from error
     finally:
         faulthandler.cancel_dump_traceback_later()
     return MPI

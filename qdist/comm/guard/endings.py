@@ -10,11 +10,13 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["FAILED", "FOLDER", "LEFT", "REQUEUE", "SAVES", "ended_before", "note_ending", "read_endings"]
+__all__ = ["FAILED", "FOLDER", "JOINED", "LEFT", "REQUEUE", "SAVES", "ended_before", "note_ending", "read_endings"]
 
 FOLDER = "QDIST_ENDINGS"
 """The variable with the folder's name; ranks on other machines find no such folder, and leave no note."""
 FAILED, LEFT = "failed", "left"
+JOINED = "joined"
+"""Left by a rank that has come through init() with others, who count on it from then on."""
 REQUEUE = 75
 """The exit code of ranks that have saved their work because a signal asked for it: start the job again to go on."""
 SAVES = "saves"

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from qdist.comm.errors import CommError
-from qdist.comm.guard.endings import FAILED, LEFT, note_ending
+from qdist.comm.guard.endings import FAILED, JOINED, LEFT, note_ending
 from qdist.comm.guard.naming import ranks_text
 from qdist.comm.guard.pipes import wait_for_readers
 from qdist.comm.messages.call import Call, DirectEntry, forget
@@ -65,6 +65,7 @@ class Guard:
         self._stop = threading.Event()
         self._previous_hook: Any = None
         if size > 1 and board is not None:
+            note_ending(JOINED, rank)
             self._previous_hook = sys.excepthook
             sys.excepthook = self._end_all
             self._thread = threading.Thread(target=self._watch, name="qdist-guard", daemon=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from qdist.comm import standalone
 from qdist.comm.errors import CommError
-from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, REQUEUE, SAVES, ended_before, read_endings
+from qdist.comm.guard.endings import FAILED, FOLDER, JOINED, LEFT, REQUEUE, SAVES, ended_before, read_endings
 from qdist.comm.guard.naming import ranks_text
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
 from qdist.comm.launch.exit_codes import exit_code_of, job_code
@@ -62,9 +62,10 @@ def run(
     and MASTER_PORT: the first host and a port that is free here, where not given.
 
     However it ends, no process of the job is left. After Ctrl-C, SIGTERM or SIGHUP the exit code is 128 + the signal's
-    number, and so it is where a signal ends the rank that fails first; but where Linux before 6.15 does not tell how a
-    rank ended, or it was on another host, the code is the launcher's: of MPICH's the bare number of the signal,
-    mixed with those of others. Raises ValueError for wrong arguments and CommError when the ranks cannot be started.
+    number, and so it is where a signal ends the rank that fails first; it is 1 where that rank ends with code 0 without
+    leaving the job. But where Linux before 6.15 does not tell how a rank ended, or it was on another host, the code is
+    the launcher's: of MPICH's the bare number of the signal, mixed with those of others. Raises ValueError for
+    wrong arguments and CommError when the ranks cannot be started.
 
     Where ranks save their work when they are told to end (qdist.training), SIGTERM and SIGUSR1 are handed on to them,
     and the exit code is theirs: 75, for a scheduler to start the job again. grace: seconds that they have for it; then,
@@ -161,7 +162,10 @@ def _supervise(
                 return 128 + job.handed_on
         broken = _first_to_fail(order, codes, Path(endings.name))
         first = next(iter(broken)) if len(broken) == 1 else None
-        if code != 0:
+        silent = first is not None and codes.get(first) == 0
+        if silent and any(codes.values()):
+            code = 1  # MPICH's launcher ends the others and gives 0, or 9, which it ends them with.
+        elif code != 0:
             code = job_code(code, [codes[rank] for rank in sorted(broken) if rank in codes])
         note_reason(f"exit code {code}" if first is None else f"rank {first} was the first to fail, exit code {code}")
         if code != 0 and (missing := _missing(_started(server), ranks, hosts)):
@@ -176,9 +180,10 @@ def _supervise(
             among = "" if len(here) == ranks else " on this host"
             earlier = ended_before(Path(endings.name), first)
             after = f", after {ranks_text(earlier)} had ended without an error" if earlier else ""
+            how = ": it ended with exit code 0 without leaving the job, as by os._exit(0)" if silent else ""
             print(
-                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}{after}; "
-                f"the job's exit code is {code}",
+                f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}{after}"
+                f"{how}; the job's exit code is {code}",
                 file=sys.stderr,
             )
         return code
@@ -260,12 +265,13 @@ def _first_to_fail(order: list[set[int]], codes: dict[int, int], endings: Path) 
     """The rank that broke off a job; several where it cannot be seen which of them, none where nothing can be.
 
     A rank that has told of its failure is it, whichever process ended first: the launcher ends the others on its
-    behalf, maybe before itself. Else it is the first to end, of those that had not come to their end.
+    behalf, maybe before itself. Else it is the first to end, of those that had not come to their end: exit code 0 is
+    that of a rank that had nothing to do with others, and of one that has joined them only if it has left.
     """
-    failed, left = read_endings(endings, FAILED), read_endings(endings, LEFT)
+    failed, joined, left = (read_endings(endings, how) for how in (FAILED, JOINED, LEFT))
     if failed:
         return {failed[0]}
-    well = {*left, *(rank for rank, code in codes.items() if code == 0)}
+    well = {*left, *(rank for rank, code in codes.items() if code == 0 and rank not in joined)}
     return next((broken for ended in order if (broken := ended - well)), set())
 
 

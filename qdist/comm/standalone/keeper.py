@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from mpich_segments import Segment, segments, unlink
+from mpich_segments import Segment, segments, topologies, unlink
 
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL, and again until a process that does not even die from that is given up."""
@@ -98,9 +98,9 @@ class Keeper:
                 continue
 
     def _remember_segments(self) -> None:
-        """Shared memory of ranks that are still inside MPI_Init, before which they cannot take its name away."""
+        """Files of ranks that are still inside MPI_Init, before which they cannot take their names away."""
         for pid in descendants(os.getpid()):
-            self._segments |= segments(pid)
+            self._segments |= segments(pid) | topologies(pid)
 
     def _wake_on_signals(self) -> None:
         self._wake, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,8 +1,9 @@
-"""Files of shared memory that MPICH names in /dev/shm: taken away as soon as every rank of the node has them mapped.
+"""Files that MPICH leaves behind when a job breaks off: taken away as soon as every rank of the node has read them.
 
-MPICH removes the name when MPI is finalised, and so leaves it behind whenever a job ends in another way. Mapped memory
-needs no name: without one, the kernel frees it with the last process, however that ends. (Later segments, those of
-windows, lose their names as MPICH makes them.)
+MPICH names shared memory in /dev/shm and removes the name when MPI is finalised. Mapped memory needs no name: without
+one, the kernel frees it with the last process, however that ends. (Later segments, those of windows, lose their names
+as MPICH makes them.) Its launcher, a process of which is the parent of a node's ranks, writes the node's topology to
+/tmp for them to read in MPI_Init, keeps that file open, and removes it when all ranks have ended well.
 
 Uses the standard library alone: keeper.py imports it by path.
 """
@@ -13,7 +14,7 @@ import contextlib
 import os
 import re
 
-__all__ = ["Segment", "segments", "unlink"]
+__all__ = ["Segment", "segments", "topologies", "unlink"]
 
 Segment = tuple[str, int]
 """A file's path and inode."""
@@ -21,6 +22,7 @@ Segment = tuple[str, int]
 # A line of /proc/PID/maps: addresses, rights, offset, device, inode, path. MPICH hashes the job's name into the path
 # and adds the node; a second file (vci) holds the queues of further threads.
 _MAPPED = re.compile(r"\S+ \S+ \S+ \S+ ([0-9]+)\s+(/dev/shm/mpich_(?:shm|vci)_[0-9a-f]+_[0-9]+)$")
+_TOPOLOGY = re.compile(r"/tmp/hydra_hwloc_xmlfile_\w{6}$")
 
 
 def segments(pid: int | str = "self") -> set[Segment]:
@@ -31,6 +33,17 @@ def segments(pid: int | str = "self") -> set[Segment]:
             return {(match[2], int(match[1])) for match in found if match}
     except OSError:
         return set()
+
+
+def topologies(pid: int) -> set[Segment]:
+    """The files with the node's topology that a process of the launcher has open; none where that cannot be read."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if _TOPOLOGY.match(path := os.readlink(descriptor.path)):
+                    found.add((path, os.stat(descriptor.path).st_ino))
+    return found
 
 
 def unlink(files: set[Segment]) -> None:

@@ -29,8 +29,9 @@ _OPS = {
     "bor": MPI.BOR,
     "bxor": MPI.BXOR,
 }
-# dtypes that mpi4py maps to an MPI datatype by itself; everything else travels as bytes.
-_NATIVE = frozenset(np.dtype(t) for t in "?bBhHiIlLqQfdgFDG")
+# dtypes that mpi4py maps to an MPI datatype by itself; everything else travels as bytes, and so does clongdouble ("G")
+# where it is not reduced: MPICH's gather ends the job when it cuts a long message within an element of 32 bytes.
+_NATIVE = frozenset(np.dtype(t) for t in "?bBhHiIlLqQfdgFD")
 
 
 class MpiRequest:
@@ -205,8 +206,8 @@ def abort(code: int) -> None:
     last_resort = threading.Timer(3.0, os._exit, (code,))
     last_resort.daemon = True
     last_resort.start()
-    # A rank that fails before all have come through init() leaves MPICH's segment with its name.
-    mpich_segments.unlink(mpich_segments.segments())
+    # A rank that fails before all have come through init() leaves MPICH's files with their names.
+    mpich_segments.unlink(mpich_segments.segments() | mpich_segments.topologies(os.getppid()))
     # The launcher stops passing on what ranks have written when one of them aborts: the last words get time to arrive.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):

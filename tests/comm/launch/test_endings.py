@@ -200,11 +200,11 @@ def test_a_launcher_that_succeeds_leaves_running_what_its_ranks_left(tmp_path: P
 
 @without_mpich
 @pytest.mark.parametrize("how", ["raise", "kill", "abort", "late"])
-def test_no_shared_memory_is_left_by_plain_mpirun(run_ranks, tmp_path: Path, how: str) -> None:
+def test_no_file_is_left_by_plain_mpirun(run_ranks, tmp_path: Path, how: str) -> None:
     done = run_ranks(2, [WAITING, tmp_path, how], timeout=60)
     assert done.returncode != 0
     files = [f for path in tmp_path.glob("rank.*") for f in json.loads(path.read_text())["files"]]
-    assert len(files) == 2, "both ranks share one segment"
+    assert len(files) == 4, "both ranks share one segment and one topology"
     assert [path for path in files if os.path.exists(path)] == []
     for path in tmp_path.glob("rank.*"):
         for pid in json.loads(path.read_text())["processes"]:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from qdist.comm.guard.endings import FAILED, FOLDER, LEFT, note_ending
+from qdist.comm.guard.endings import FAILED, FOLDER, JOINED, LEFT, note_ending
+from qdist.comm.launch.exit_codes import exit_code_of
 from qdist.comm.launch.supervisor import _first_to_fail, _order_of_ends
 
 pytestmark = pytest.mark.ranks
 
 WAIT = "import sys; sys.stdin.read()"
+
+
+def _tells_codes() -> bool:
+    """Whether this system's Linux tells how a process ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    descriptor = os.pidfd_open(process.pid)
+    process.wait()
+    try:
+        return exit_code_of(descriptor) == 0
+    finally:
+        os.close(descriptor)
+
+
+CODES = _tells_codes()
 
 
 @pytest.fixture
@@ -68,6 +84,37 @@ def test_the_rank_that_tells_of_its_failure_is_named(tmp_path: Path, monkeypatch
     for how, rank in notes:
         note_ending(how, rank)
     assert _first_to_fail(order, {}, tmp_path) == first
+
+
+@pytest.mark.parametrize(
+    ("codes", "notes", "first"),
+    [
+        ({0: 0, 1: 137, 2: 137}, [(JOINED, 0), (JOINED, 1), (JOINED, 2)], {0}),  # Gone from the others' midst.
+        ({0: 0, 1: 137, 2: 137}, [(JOINED, 1), (JOINED, 2)], {1}),  # Rank 0 was a program of its own.
+        ({0: 0, 1: 137, 2: 137}, [(JOINED, 0), (LEFT, 0), (JOINED, 1), (JOINED, 2)], {1}),
+        ({0: 0, 1: 137, 2: 1}, [(JOINED, 0), (JOINED, 1), (JOINED, 2), (FAILED, 2)], {2}),
+    ],
+)
+def test_exit_code_0_is_no_good_end_within_a_job(tmp_path: Path, monkeypatch, codes, notes, first) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    for how, rank in notes:
+        note_ending(how, rank)
+    assert _first_to_fail([{0}, {1}, {2}], codes, tmp_path) == first
+
+
+@pytest.mark.skipif(not CODES, reason="Linux before 6.15 does not tell how processes ended")
+@pytest.mark.parametrize(("ranks", "gone"), [(2, 0), (2, 1), (3, 1)])
+def test_a_rank_that_goes_with_exit_code_0_fails_the_job(tmp_path: Path, ranks: int, gone: int) -> None:
+    script = tmp_path / "gone.py"
+    script.write_text(
+        "import os\nimport qdist as qd\ncomm = qd.comm.init(timeout=60)\ncomm.barrier()\n"
+        f"if comm.rank == {gone}:\n    os._exit(0)\ncomm.barrier()\n"
+    )
+    command = [sys.executable, "-m", "qdist", "run", "--mpi", "bundled", "-n", str(ranks), str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert f"qdist run: rank {gone} (pid" in done.stderr, done.stderr
+    assert "was the first to fail: it ended with exit code 0 without leaving the job" in done.stderr, done.stderr
 
 
 def test_run_names_the_rank_that_raised(tmp_path: Path) -> None:

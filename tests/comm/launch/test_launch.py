@@ -158,6 +158,8 @@ def test_ranks_that_do_not_start_in_time_are_named(script: Path, tmp_path: Path)
         (["--nnodes", "2", "--node-rank", "2", "x.py"], "--node-rank 2 of --nnodes 2: from 0 to 1"),
         (["--nnodes", "2", "--verbose", "x.py"], "leave out --nnodes"),
         (["--nnodes", "2", "--master-port", "70000", "x.py"], "--master-port 70000: from 1 to 65535"),
+        *((["--nnodes", "2", "--master-port", port, "x.py"], f"--master-port {port}: from 1") for port in ("0", "-1")),
+        *((["-n", "2", "--master-port", port, "x.py"], f"--master-port {port}: from 1") for port in ("0", "70000")),
         (["--nnodes", "2", "--master-addr", "10.1.1.20", "x.py"], "share no secret"),
         (["-H", "a:zero", "x.py"], "'a:zero' is not name or name:ranks"),
         *(([flag, "/no/such/file", "x.py"], "No such file") for flag in ("-f", "-hostfile", "--hostfile")),

@@ -1,7 +1,7 @@
 """A program that waits to be ended: ``waiting.py FOLDER HOW``, run by test_endings.py on several ranks.
 
-Once it runs, each rank leaves in FOLDER what must be gone afterwards: its process, those that it has started, and the
-files of its shared memory.
+Once it runs, each rank leaves in FOLDER what must be gone afterwards: its process, those that it has started, the files
+of its shared memory, and the launcher's with the topology of the node.
 """
 
 import json
@@ -20,9 +20,15 @@ def shared_memory() -> list[str]:
     return sorted(set(re.findall(r"/dev/shm/mpich_(?:shm|vci)_\w+", maps)))
 
 
+def topologies() -> list[str]:
+    """The files with the node's topology that MPICH's launcher has open, with or without a name."""
+    opened = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{os.getppid()}/fd"))
+    return [path.removesuffix(" (deleted)") for path in opened if path.startswith("/tmp/hydra_hwloc_xmlfile_")]
+
+
 def report(folder: Path, rank: int, processes: list[int]) -> None:
     beside = folder / f".rank.{rank}"
-    beside.write_text(json.dumps({"processes": processes, "files": shared_memory()}))
+    beside.write_text(json.dumps({"processes": processes, "files": shared_memory() + topologies()}))
     os.replace(beside, folder / f"rank.{rank}")
 
 
