@@ -63,11 +63,20 @@ def save(path: str | Path, state: Any, comm: Ranks | None = None, *, progress: b
         ValueError: naming the entry that differs between ranks, or that their parts leave incomplete.
         All ranks raise when one does.
     """
-    shown = is_shown(comm, progress)
-    with Progress(f"saving {Path(path).name}", shown=shown), Saving(path, state, comm) as saving:
+    path, shown = _path(path), is_shown(comm, progress)
+    with Progress(f"saving {path.name}", shown=shown), Saving(path, state, comm) as saving:
         with agreeing(saving.ranks):
             saving.write()
         saving.commit()
+
+
+def _path(given: str | Path) -> Path:
+    try:
+        return Path(given)
+    except TypeError:
+        raise TypeError(
+            f"the path of a checkpoint is a string or a Path, not {type(given).__name__}: save(path, state), load(path)"
+        ) from None
 
 
 class Saving:
@@ -88,7 +97,7 @@ class Saving:
         copies: dict[str, NDArray[np.uint8]] | None = None,
     ) -> None:
         self.ranks: Ranks = Alone() if comm is None else comm
-        self.path = Path(path)
+        self.path = _path(path)
         self._plan = FilePlan(self.ranks, state, copies)
         self._replacement: Replacement | None = None
         try:
@@ -139,7 +148,8 @@ def load(path: str | Path, *, progress: bool | None = None) -> Any:
     Raises:
         CheckpointError: when the file is cut off, changed, or not a checkpoint.
     """
-    with Progress(f"reading {Path(path).name}", shown=is_shown(wanted=progress)), reading(path) as state:
+    path = _path(path)
+    with Progress(f"reading {path.name}", shown=is_shown(wanted=progress)), reading(path) as state:
         return read_all(state)
 
 
@@ -149,7 +159,7 @@ def reading(path: str | Path) -> Iterator[Any]:
 
     Raises CheckpointError as `load` does.
     """
-    path = Path(path)
+    path = _path(path)
     with open_file(path) as file:
         header, metadata = read_header(path, file)
         if metadata.get("format") != FORMAT:

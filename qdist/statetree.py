@@ -77,9 +77,13 @@ def encode(value: Any, leaves: dict[Path, Leaf], path: Path = ()) -> Any:
     where = ".".join(path) or "state"
     if len(path) > _MAX_DEPTH:
         raise ValueError(f"checkpoint entry {where[:80]!r} ... is nested more than {_MAX_DEPTH} deep")
-    if value is None or isinstance(value, (bool, str)) or type(value) in (int, float):
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)  # Also the number of a training's step, which is an int with methods.
+    if isinstance(value, float) and not isinstance(value, np.generic):
         # JSON has no infinities; floats go as their exact hexadecimal form.
-        return {"float": value.hex()} if type(value) is float else value
+        return {"float": value.hex()}
     if isinstance(value, dict):
         bad = [key for key in value if not isinstance(key, str)]
         if bad:

@@ -653,3 +653,13 @@ def test_files_have_the_mode_of_any_new_file_and_the_umask_is_left_alone(tmp_pat
     finally:
         os.umask(before)
     assert (tmp_path / "c").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_state_in_the_place_of_the_path_is_named(tmp_path):
+    for path in ({"epoch": 1}, nn.Linear(2, 2), None, 3):
+        kind = type(path).__name__
+        with pytest.raises(TypeError, match=rf"the path of a checkpoint is a string or a Path, not {kind}"):
+            checkpoint.save(path, tmp_path / "c")
+        with pytest.raises(TypeError, match=rf"the path of a checkpoint is a string or a Path, not {kind}"):
+            checkpoint.load(path)
+    assert os.listdir(tmp_path) == []

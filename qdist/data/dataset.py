@@ -85,6 +85,11 @@ class Subset(Dataset):
         return self.data[int(self.indices[index])]
 
 
+def length_of(data: Any) -> int:
+    """The length of a dataset, or the one that was given in its place."""
+    return int(data) if isinstance(data, int | np.integer) else len(data)
+
+
 def checked_indices(chosen: Any) -> np.ndarray:
     """Indices of items as int64. Raises TypeError for what are no whole numbers."""
     indices = np.asarray(chosen)
@@ -107,8 +112,9 @@ class DataPartitioner:
     """
 
     def __init__(self, data: Any, sizes: Sequence[float] = (0.7, 0.2, 0.1), seed: int = 1234) -> None:
+        sizes = list(sizes)
         if not sizes or min(sizes) < 0 or sum(sizes) > 1 + 1e-9:
-            raise ValueError(f"sizes must be fractions that add up to at most 1, got {list(sizes)}")
+            raise ValueError(f"sizes must be fractions that add up to at most 1, got {sizes}")
         self.data = data
         order = Generator(seed).permutation(len(data))
         bounds = [round(len(data) * float(s)) for s in np.concatenate(([0.0], np.cumsum(sizes)))]

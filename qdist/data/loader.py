@@ -24,8 +24,27 @@ def collate(items: list[Any]) -> Any:
     if isinstance(first, dict):
         return {key: collate([item[key] for item in items]) for key in first}
     if isinstance(first, Tensor):
-        return np.stack([item.numpy() for item in items])
-    return np.stack(items) if is_array(first) else np.asarray(items)
+        items = [item.numpy() for item in items]
+    if not is_array(items[0]):
+        try:
+            return np.asarray(items)
+        except ValueError as error:
+            raise ValueError(
+                f"items that are a {type(first).__name__} become one array, which these do not fit ({error}): give "
+                "tuples, which are put together entry by entry"
+            ) from None
+    shapes = {item.shape: None for item in items}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"the entries of a batch have shapes {' and '.join(map(str, list(shapes)[:3]))}, which make no array: pad "
+            "them in the dataset, or with a collate_fn"
+        )
+    return np.stack(items)
+
+
+def _has_parts(batch: Any) -> bool:
+    """Whether a list is of arrays, as a collate_fn may give it, and not of numbers."""
+    return isinstance(batch, list) and any(isinstance(part, Tensor | tuple | dict) or is_array(part) for part in batch)
 
 
 def _as(structure: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
@@ -35,6 +54,8 @@ def _as(structure: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
 
 def _tensors(batch: Any) -> Any:
     """Arrays of a batch as Tensors of their dtype."""
+    if _has_parts(batch):
+        return [_tensors(part) for part in batch]
     if isinstance(batch, tuple):
         return _as(batch, [_tensors(part) for part in batch])
     if isinstance(batch, dict):
@@ -43,6 +64,8 @@ def _tensors(batch: Any) -> Any:
 
 
 def _no_rows(batch: Any) -> Any:
+    if _has_parts(batch):
+        return [_no_rows(part) for part in batch]
     if isinstance(batch, tuple):
         return _as(batch, [_no_rows(part) for part in batch])
     if isinstance(batch, dict):

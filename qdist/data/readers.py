@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import math
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def read_idx(path: str | Path) -> np.ndarray:
     if raw[:2] == b"\x1f\x8b":
         try:
             raw = gzip.decompress(raw)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: the gzip data is damaged: {error}") from error
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _IDX_TYPES or raw[3] == 0:
         raise ValueError(f"{path}: not an IDX file (it starts with {raw[:4].hex(' ') or 'nothing'})")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Generator
-from .dataset import ranks
+from .dataset import length_of, ranks
 
 
 class SequentialSampler:
@@ -77,7 +77,7 @@ class BatchSampler:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if sampler is None:
-            length = dataset if isinstance(dataset, int) else len(dataset)
+            length = length_of(dataset)
             sampler = RandomSampler(length, seed) if shuffle else SequentialSampler(length)
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
@@ -125,7 +125,7 @@ class DistributedSampler:
         drop_last: bool = False,
     ) -> None:
         self.rank, self.size = ranks(rank, size)
-        self.length = dataset if isinstance(dataset, int) else len(dataset)
+        self.length = length_of(dataset)
         if self.length == 0:
             raise ValueError("an empty dataset cannot be shared out")
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+import numpy as np
+
 from ..tensor import Tensor, no_grad
 from ..tensor.arrays import as_dtype, kind_of
 from .attributes import as_buffer, check_trainable, refuse_replacement, refuse_unlisted
@@ -282,7 +284,7 @@ class Module:
         if strict:
             problems += [f"missing: {name} {own[name].shape}" for name in own if name not in state]
             problems += [f"unknown: {name}" for name in state if name not in own]
-        given = {name: Tensor(state[name]) for name in own if name in state}
+        given = {name: Tensor(_exact(state[name])) for name in own if name in state}
         problems += [
             f"shape of {name}: {value.shape} given, {own[name].shape} needed"
             for name, value in given.items()
@@ -311,6 +313,11 @@ class Module:
             return f"{type(self).__name__}({self.extra_repr()})"
         lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in children.items()]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+
+def _exact(value: Any) -> Any:
+    """A value for a tensor; numbers and lists as arrays, in the precision that they have."""
+    return value if hasattr(value, "dtype") else np.asarray(value)
 
 
 def checked_module(container: str, given: Any) -> Module:
@@ -363,7 +370,10 @@ class ModuleList(Module):
 
     def append(self, module: Module) -> None:
         """Add a module at the end."""
-        setattr(self, str(len(self._modules)), checked_module("ModuleList", module))
+        number = len(self._modules)
+        while str(number) in self._modules:  # One before it was deleted.
+            number += 1
+        setattr(self, str(number), checked_module("ModuleList", module))
 
     def __len__(self) -> int:
         return len(list(self.children()))

@@ -198,7 +198,7 @@ class CircuitMap:
 
     def number_there(self, xp: Any, params: Any) -> tuple[Any, Any]:
         """``number`` for parameters on a GPU, in their dtype, there: without a row that has parameters of its own, as
-        ``batches.one_row_vjp`` does it. NaN where a value is not finite."""
+        ``one_row.vjp`` does it. NaN where a value is not finite."""
         rows = self.program.row_programs.of(())
         if params.dtype not in self._alone:
             self._alone[params.dtype] = xp.empty((1, 0), params.dtype), xp.ones((1, 1), params.dtype)

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from ..tensor import Tensor
 from ..tensor.half import wide_array
 
 
-def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
     """Scale all gradients together so that their joint 2-norm is at most max_norm; returns the norm before.
+
+    parameters: such as those of model.parameters(), or one.
 
     Raises:
         RuntimeError: when the norm is not finite; gradients are left as they are.
     """
     check_max_norm(max_norm)
-    grads = [p.grad for p in parameters if p.grad is not None]
+    grads = [p.grad for p in listed(parameters) if p.grad is not None]
     norm = math.sqrt(sum(squares(g) for g in grads))
     scale_gradients(grads, norm, max_norm)
     return norm
+
+
+def listed(parameters: Any) -> list[Any]:
+    """Parameters as a list; one, whose rows could be gone through as well, is a list of it. Raises TypeError for a
+    module."""
+    if hasattr(parameters, "parameters"):
+        kind = type(parameters).__name__
+        raise TypeError(f"clipping takes parameters such as those of model.parameters(), not {kind}")
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
 
 
 def check_max_norm(max_norm: float) -> None:
@@ -46,11 +58,12 @@ def scale_gradients(gradients: Iterable[Tensor], norm: float, max_norm: float) -
             gradient.data *= max_norm / norm
 
 
-def clip_grad_value_(parameters: Iterable[Tensor], limit: float) -> None:
-    """Keep every component of every gradient within [-limit, limit]. Raises ValueError for complex ones."""
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], limit: float) -> None:
+    """Keep every component of every gradient within [-limit, limit]; parameters as of `clip_grad_norm_`. Raises
+    ValueError for complex gradients."""
     if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
-    parameters = list(parameters)
+    parameters = listed(parameters)
     for p in parameters:
         if p.grad is not None and p.grad.dtype.kind == "c":
             raise ValueError("a complex gradient has no order to clip its components by: take clip_grad_norm_")

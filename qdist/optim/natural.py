@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..tensor import Tensor
 from ..tensor.arrays import Array, module_of, to_device
-from .optimizer import Optimizer
+from .optimizer import Optimizer, gradient_of
 
 __all__ = ["QuantumNaturalGradient", "conjugate_gradients"]
 
@@ -69,7 +69,7 @@ class QuantumNaturalGradient(Optimizer):
             return
         if any(g is None for g in grads):
             raise ValueError("a parameter has no gradient, and the metric is that of all of them: train all or none")
-        flat = np.concatenate([_host(g._data).reshape(-1) for g in grads if g is not None]).astype(np.float64)
+        flat = np.concatenate([_host(gradient_of(p)).reshape(-1) for p in given]).astype(np.float64)
         damping = group["damping"]
         natural = conjugate_gradients(
             lambda v: self._metric_vector(v) + damping * v, flat, group["iterations"], group["tolerance"]

@@ -30,7 +30,7 @@ class _Bucket:
         self.sizes = [_length(p) for p in parameters]
         self.offsets = np.concatenate(([0], np.cumsum(self.sizes))).tolist()
         self.steps = [0] * len(parameters)
-        self.real = real = FLOAT32 if is_half(first.dtype) else first.real.dtype
+        self.real = real = _real(first)
         self.state = {slot: self.xp.zeros(self.offsets[-1], real) for slot in slots}
 
     @cached_property
@@ -39,14 +39,25 @@ class _Bucket:
         return self.xp.empty(self.offsets[-1], self.real)
 
     def resize(self) -> None:
-        """Take the sizes that the parameters have now: they may be sharded between the making and the first step."""
-        if self.sizes != [_length(p) for p in self.parameters]:
+        """Take the sizes and the precision that the parameters have now: they may be sharded, and converted, between
+        the making and the first step."""
+        converted = self.real != _real(_values(self.parameters[0]))
+        if converted or self.sizes != [_length(p) for p in self.parameters]:
             if any(self.steps):
+                what, way = ("precision", "convert") if converted else ("size", "shard")
                 raise RuntimeError(
-                    "a parameter changed its size after the optimiser's first step; shard parameters before it"
+                    f"a parameter changed its {what} after the optimiser's first step; {way} parameters before it"
                 )
             self.__dict__.pop("update", None)
             self.__init__(self.parameters, tuple(self.state))  # type: ignore[misc]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Modules cannot be copied.
+        return {name: value for name, value in self.__dict__.items() if name != "xp"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.xp = module_of(_values(self.parameters[0]))
 
     def runs(self) -> Iterable[tuple[int, int]]:
         """Longest ranges of neighbours that all have a gradient and have taken equally many steps."""
@@ -71,10 +82,39 @@ def _values(parameter: Tensor) -> Array:
     return np.empty(0, parameter.dtype) if getattr(parameter, "deferred", False) else parameter._data
 
 
+def _real(values: Array) -> np.dtype:
+    """The real dtype that such parameters are updated in."""
+    dtype: np.dtype = values.dtype
+    return FLOAT32 if is_half(dtype) else dtype if dtype.kind == "f" else values.real.dtype
+
+
 def _length(parameter: Tensor) -> int:
     """Of its part of a flat buffer."""
     values = _values(parameter)
     return values.size * 2 if values.dtype.kind == "c" else values.size
+
+
+def gradient_of(parameter: Tensor) -> Array:
+    """Its gradient's array. Raises TypeError or ValueError for one that an update would stretch or cut to fit."""
+    values, array = parameter._data, getattr(parameter.grad, "_data", None)
+    if array is None:
+        kind = type(parameter.grad)
+        raise TypeError(f"a gradient is a Tensor, not {kind.__module__}.{kind.__name__}: p.grad = Tensor(gradient)")
+    if array.shape != values.shape:
+        raise ValueError(f"a gradient of shape {array.shape} was given to a parameter of shape {values.shape}")
+    if (array.dtype.kind == "c") is (values.dtype.kind == "c"):
+        return array
+    if array.dtype.kind == "c":
+        raise ValueError(f"a gradient of {array.dtype} was given to a parameter of {values.dtype}: take its real part")
+    return array.astype(values.dtype)
+
+
+def _plain(option: Any) -> Any:
+    """An option whose numbers are Python's: of NumPy's, and of Tensors, checkpoints make Tensors, and arrays cannot be
+    multiplied by Tensors in place."""
+    if isinstance(option, tuple | list):
+        return type(option)(map(_plain, option))
+    return option.item() if isinstance(option, np.generic | np.ndarray | Tensor) else option
 
 
 def _flat(array: Array) -> Array:
@@ -124,7 +164,8 @@ class Optimizer:
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown:
             raise ValueError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
-        params = list(group["params"])
+        given = group["params"]
+        params = [given] if isinstance(given, Tensor) else list(given)
         known = {id(p) for g in self.param_groups for p in g["params"]}
         for p in params:
             if not isinstance(p, Tensor) or not p.is_leaf or p.dtype.kind in "iub":
@@ -136,7 +177,8 @@ class Optimizer:
             if id(p) in known:
                 raise ValueError("a parameter is listed twice")
             known.add(id(p))
-        full = {**self.defaults, **group, "params": params}
+        options = {name: _plain(value) for name, value in {**self.defaults, **group}.items() if name != "params"}
+        full = {**options, "params": params}
         self._check(full)
         self.param_groups.append(full)
         kinds: dict[Any, list[Tensor]] = {}
@@ -174,6 +216,8 @@ class Optimizer:
     def step(self) -> None:
         """Update every parameter that has a gradient."""
         for group, buckets in zip(self.param_groups, self._buckets):
+            if group["lr"].__class__ is not float:
+                group["lr"] = _plain(group["lr"])
             for bucket in buckets:
                 bucket.resize()
                 for first, last in list(bucket.runs()):
@@ -186,11 +230,10 @@ class Optimizer:
         step = bucket.steps[first] + 1
         for i in range(first, last):
             parameter = bucket.parameters[i]
-            assert parameter.grad is not None
             values = parameter._data
             # A copy where the numbers do not lie end to end, or are half precision.
             flat = _flat(values.astype(FLOAT32) if is_half(values.dtype) else np.ascontiguousarray(values))
-            gradient = _flat(np.ascontiguousarray(parameter.grad._data)).astype(bucket.real, copy=False)
+            gradient = _flat(np.ascontiguousarray(gradient_of(parameter))).astype(bucket.real, copy=False)
             state = {slot: array[bucket.offsets[i] : bucket.offsets[i + 1]] for slot, array in bucket.state.items()}
             self._update(flat, gradient, state, step, group)
             if not np.may_share_memory(flat, values):
@@ -205,13 +248,13 @@ class Optimizer:
         decoupled = group.get("decoupled", False)
         for i in range(first, last):
             p = bucket.parameters[i]
-            assert p.grad is not None
+            gradient = gradient_of(p)
             target = bucket.part(bucket.update, i)
             if decay and not decoupled:
                 bucket.xp.multiply(p._data, decay, out=target, dtype=target.dtype)
-                target += p.grad._data
+                target += gradient
             else:
-                target[...] = p.grad._data
+                target[...] = gradient
             bucket.steps[i] = step
         start, stop = offsets[first], offsets[last]
 
@@ -258,7 +301,7 @@ class Optimizer:
                 state[str(numbers[id(p)])] = entry
         groups = [
             {
-                **{k: v for k, v in group.items() if k != "params"},
+                **{k: _plain(v) for k, v in group.items() if k != "params"},
                 "params": [numbers[id(p)] for p in group["params"]],
             }
             for group in self.param_groups
@@ -283,7 +326,7 @@ class Optimizer:
                 f"the saved optimiser has groups of {[len(g) for g in theirs]} parameters, this one of "
                 f"{[len(g) for g in mine]}"
             )
-        options = [{k: v for k, v in group.items() if k != "params"} for group in saved["param_groups"]]
+        options = [{k: _plain(v) for k, v in group.items() if k != "params"} for group in saved["param_groups"]]
         kept = {slot for entry in saved["state"].values() for slot in entry} - {"step"}
         unknown = {name for other in options for name in other} - set(self.defaults) | kept - set(self.slots)
         if unknown:
@@ -291,6 +334,11 @@ class Optimizer:
                 f"the state is of another optimiser, or one of other options: this {type(self).__name__} has no "
                 f"{', '.join(sorted(unknown))}"
             )
+        for group, other in zip(self.param_groups, options):
+            if other.get("decoupled", group.get("decoupled")) != group.get("decoupled"):
+                raise ValueError(
+                    "the state is of another optimiser, Adam or AdamW: what their weight decay does differs"
+                )
         everything = [(b, i, p) for bs in self._buckets for b in bs for i, p in enumerate(b.parameters)]
         for _, _, p in everything:
             entry = saved["state"][str(numbers[id(p)])]

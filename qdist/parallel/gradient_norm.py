@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.optim.clip import check_max_norm, scale_gradients, squares
+from qdist.optim.clip import check_max_norm, listed, scale_gradients, squares
 from qdist.parallel.partition import Partition
 from qdist.tensor import Tensor
 
@@ -72,7 +72,7 @@ def clip_grad_norm_(
         RuntimeError: when the norm is not finite, on all ranks; gradients are left as they are.
     """
     check_max_norm(max_norm)
-    parameters = list(parameters)
+    parameters = listed(parameters)
     norm = grad_norm(parameters, over=over, elsewhere=elsewhere)
     scale_gradients([p.grad for p in parameters if p.grad is not None], norm, max_norm)
     return norm

@@ -19,6 +19,9 @@ from qdist.native import kernels
 Array = Any  # numpy.ndarray or cupy.ndarray
 Scalar = bool | int | float | complex
 
+_NO_NUMBERS = "OSTUMm"
+"""NumPy's letters for objects, texts and times."""
+
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)
@@ -113,7 +116,7 @@ def as_dtype(name: Any) -> np.dtype:
 
     Raises:
         ImportError: for bfloat16 where ml_dtypes is not installed.
-        TypeError: for what is no dtype.
+        TypeError: for what is no dtype of numbers.
     """
     if isinstance(name, str) and name == "bfloat16":
         try:
@@ -125,11 +128,14 @@ def as_dtype(name: Any) -> np.dtype:
             ) from error
         return np.dtype(ml_dtypes.bfloat16)
     try:
-        return np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
         raise TypeError(
             f"{name!r} is neither a dtype, such as 'float32' or numpy.float32, nor a device, 'cpu', 'cuda' or 'cuda:0'"
         ) from None
+    if dtype.kind in _NO_NUMBERS:
+        raise TypeError(f"a tensor holds numbers, and {name!r} is no dtype of them")
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def is_half(dtype: np.dtype) -> bool:
@@ -151,16 +157,15 @@ def is_inexact(dtype: np.dtype) -> bool:
 def as_array(value: object, dtype: Any = None) -> Array:
     """Turn a value into an array without copying one that already fits.
 
-    Arrays and NumPy scalars keep their dtype. Python numbers and (nested) lists take the house defaults:
-    float32, complex64, int64, bool. `dtype` overrides both.
+    Arrays and NumPy scalars keep their dtype, in this machine's byte order, which is what kernels read. Python numbers
+    and (nested) lists take the house defaults: float32, complex64, int64, bool. `dtype` overrides both.
     """
     if is_array(value):
         array: Any = value
         if array.dtype is not FLOAT32:
-            _check_numbers(array, value)
+            array = _numbers(array, value)
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
-    array = np.asarray(value)
-    _check_numbers(array, value)
+    array = _numbers(np.asarray(value), value)
     if isinstance(value, np.generic):
         return array if dtype is None else array.astype(dtype)
     if dtype is None:
@@ -173,10 +178,12 @@ def as_array(value: object, dtype: Any = None) -> Array:
     return array.astype(dtype)
 
 
-def _check_numbers(array: Array, value: object) -> None:
-    """Raises TypeError for objects, texts and times."""
-    if array.dtype.kind in "OSTUMm":
-        raise TypeError(f"a tensor holds numbers; {type(value).__name__} gave dtype {array.dtype}")
+def _numbers(array: Array, value: object) -> Array:
+    """The array in this machine's byte order. Raises TypeError for objects, texts and times."""
+    dtype = array.dtype
+    if dtype.kind in _NO_NUMBERS:
+        raise TypeError(f"a tensor holds numbers; {type(value).__name__} gave dtype {dtype}")
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 def complex_of(dtype: np.dtype) -> np.dtype:

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from qdist.locks import open_in_forks
+
 from .arrays import FLOAT32, Array, as_dtype, is_half
 
 _LEVELS = 65536  # a mask element takes 16 random bits
-_tickets = Lock()  # two threads never get the same ticket
+_tickets = open_in_forks(Lock())  # two threads never get the same ticket
 _NEAR = 4096  # elements; a jump of the generator takes as long as drawing so many
 
 

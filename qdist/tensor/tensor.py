@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.locks import open_in_forks
 from qdist.native import kernels
 
 from . import arrays
@@ -26,7 +27,7 @@ from .versions import Version, held_elsewhere, shares
 
 _SCALARS = (float, int, bool, complex)
 _new: Any = object.__new__
-_accumulating = Lock()  # backward passes of several threads may reach the same leaf
+_accumulating = open_in_forks(Lock())  # backward passes of several threads may reach the same leaf
 
 
 def pick_outputs(node: Node, outputs: tuple[Tensor, ...], xp: Any) -> None:
@@ -280,6 +281,8 @@ class Tensor(Operators, Methods, InPlace):
 
     def _accumulate(self, g: Array, owned: bool) -> None:
         """Take a leaf's complete gradient of one backward pass."""
+        if not self.requires_grad:  # Frozen since the forward pass.
+            return
         with _accumulating:
             if self.grad is None:
                 # What other edges may hold too is copied, so that changing one .grad never changes another.
@@ -321,16 +324,16 @@ class Tensor(Operators, Methods, InPlace):
         return _enlist(self._complete, hook)
 
     def retain_grad(self) -> Tensor:
-        """Keep the gradient of a computed tensor in .grad as well; returns itself."""
-        if self._node is not None:
-            self.register_hook(lambda g: self._accumulate(g._data, False))
+        """Keep the gradient of a computed tensor, as its hooks leave it, in .grad as well; returns itself."""
+        if self._node is not None and not any(_keeps(hook) for hook in self._node.hooks or ()):
+            self.register_hook(_Keeping(self))
         return self
 
     # Changes in place
 
     def assign(self, value: Any) -> Tensor:
         """Overwrite the values in place (same shape), outside the graph; returns itself."""
-        array = Tensor(value)._data
+        array = Tensor(value, dtype=self.dtype)._data
         if array.shape != self.shape:
             raise ValueError(f"cannot assign shape {array.shape} to a tensor of shape {self.shape}")
         self[...] = array
@@ -399,8 +402,23 @@ def _plain_key(key: Any) -> Any:
     return key._data if isinstance(key, Tensor) else key
 
 
+class _Keeping:
+    """The hook of retain_grad()."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __call__(self, gradient: Tensor) -> None:
+        self._tensor._accumulate(gradient._data, False)
+
+
+def _keeps(hook: Any) -> bool:
+    return isinstance(hook, _Keeping)
+
+
 def _enlist(hooks: list, hook: Any) -> Callable[[], None]:
-    hooks.append(hook)
+    # What keeps the gradient comes after what changes it.
+    hooks.insert(len(hooks) - bool(hooks and _keeps(hooks[-1])), hook)
 
     def remove() -> None:
         if hook in hooks:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from qdist.native.asked_threads import asked_threads
 from qdist.native.core_share import core_share
 
 # Elements a block: three float32 work arrays of this length fit in a 1 MiB L2 cache.
@@ -42,8 +43,7 @@ def _cores() -> int:
 @cache
 def _at_start() -> int:
     """What OMP_NUM_THREADS asks for; 0 without."""
-    setting = os.environ.get("OMP_NUM_THREADS", "")
-    return min(int(setting), _MOST) if setting.isdigit() else 0
+    return min(asked_threads(), _MOST)
 
 
 def set_num_threads(count: int) -> None:

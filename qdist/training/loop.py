@@ -105,9 +105,9 @@ def steps(
     """
     if parts is not None and not isinstance(parts, Mapping):
         raise TypeError(f"parts is a dict, {{'model': model}}, of what is saved; got {type(parts).__name__}")
-    for name, part in (parts or {}).items():
+    for key, part in (parts or {}).items():
         if not (hasattr(part, "stored_state") or hasattr(part, "state_dict")):
-            raise TypeError(f"part {name!r} has no state_dict() to save: it is {type(part).__name__}")
+            raise TypeError(f"part {key!r} has no state_dict() to save: it is {type(part).__name__}")
     if folder is None and keep != KEEP:
         raise ValueError(f"keep={keep!r} says how many checkpoints stay, and there is no folder= to save to")
     return Loop(

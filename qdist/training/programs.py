@@ -46,12 +46,12 @@ def parser(description: str | None, steps: int, lr: float | None = None) -> argp
 def run(main: Callable[[], object]) -> None:
     """Calls a program's main: what was asked for and cannot be ends it with exit code 2 and one line on stderr.
 
-    Such are a state that memory does not hold, a file that is not there, ranks that a mesh does not divide. The
-    traceback is in the log with ``QDIST_LOG=debug``.
+    Such are a state that memory does not hold, a file or a package that is not there, ranks that a mesh does not
+    divide. The traceback is in the log with ``QDIST_LOG=debug``.
     """
     try:
         main()
-    except (OSError, MemoryError, ValueError) as error:
+    except (ImportError, OSError, MemoryError, ValueError) as error:
         _log.debug("refused", exc_info=True)
         told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         print(f"{Path(sys.argv[0]).name}: {told}", file=sys.stderr)
@@ -120,6 +120,7 @@ def plot(losses: list[float], path: Path, ylabel: str, goal: float | None = None
     plt.plot(range(1, len(losses) + 1), losses)
     if goal is not None:
         plt.axhline(goal, color="gray", linestyle="--")
+    plt.locator_params("x", integer=True, min_n_ticks=1)
     plt.xlabel("step")
     plt.ylabel(ylabel)
     plt.savefig(path, dpi=150)

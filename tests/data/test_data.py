@@ -13,6 +13,7 @@ import pytest
 
 from qdist import data
 from qdist.data import ArrayDataset, DataLoader, DistributedSampler
+from qdist.tensor import Tensor
 
 
 def numbers(n):
@@ -247,6 +248,28 @@ def test_bad_idx_files_are_explained(tmp_path, change, message):
         data.read_idx(path)
 
 
+def read_or_error(path):
+    try:
+        return data.read_idx(path)
+    except ValueError as error:
+        return str(error)
+
+
+def test_every_damaged_byte_of_a_compressed_file_is_explained(tmp_path):
+    path, array = tmp_path / "file", np.arange(256, dtype=np.uint8).reshape(16, 16)
+    whole = gzip.compress(idx(array, 8))
+    refused = 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
+        found = read_or_error(path)
+        if isinstance(found, str):
+            assert str(path) in found
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found, array)
+    assert refused > len(whole) - 20  # Some bits mean nothing: the time in gzip's header, what fills the last byte up.
+
+
 def test_mnist_folder(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (5, 28, 28)).astype(np.uint8)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images, 8)))
@@ -435,3 +458,43 @@ def test_what_is_no_dataset_is_named():
             ArrayDataset(given)
     with pytest.raises(ValueError, match="a whole number, got '2'"):
         DataLoader(np.zeros(4), batch_size="2")
+
+
+def test_the_partitioner_takes_an_array_of_sizes():
+    whole = data.DataPartitioner(np.arange(10), np.array([0.5, 0.3, 0.2]), seed=3)
+    same = data.DataPartitioner(np.arange(10), [0.5, 0.3, 0.2], seed=3)
+    for part in range(3):
+        assert whole.use(part).indices.tolist() == same.use(part).indices.tolist()
+
+
+def test_lengths_may_be_numpy_numbers():
+    for length in (5, np.int64(5), np.uint8(5)):
+        assert list(data.BatchSampler(length, batch_size=2)) == [[0, 1], [2, 3], [4]]
+        assert DistributedSampler(length, 1, 2, shuffle=False).indices().tolist() == [1, 3, 0]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_list_of_arrays_from_a_collate_function_stays_a_list(prefetch):
+    def columns(items):
+        return [np.stack([x for x, _ in items]), Tensor([int(y) for _, y in items]), {"n": len(items)}, [1, 2]]
+
+    rows = ArrayDataset(np.arange(6, dtype=np.float32), np.arange(6))
+    whole = list(DataLoader(rows, 4, collate_fn=columns, prefetch=prefetch))
+    assert [[part.tolist() for part in batch[:2]] for batch in whole] == [[[0, 1, 2, 3]] * 2, [[4, 5]] * 2]
+    assert [part.dtype for part in whole[0][:2]] == [np.float32, np.int64]
+    assert (whole[1][2]["n"].item(), whole[1][3].tolist()) == (2, [1, 2])
+    other = DataLoader(ArrayDataset(*(a[:1] for a in rows.arrays)), 4, ranks=SimpleNamespace(rank=0, size=2))
+    other.collate_fn = lambda items: columns(items)[:2]
+    (empty,) = other
+    assert [(part.shape, part.dtype) for part in empty] == [((0,), np.float32), ((0,), np.int64)]
+
+
+def test_items_that_make_no_array_are_explained():
+    for items, message in (
+        ([[np.zeros(3), 1], [np.ones(3), 2]], "tuples"),
+        ([np.zeros(2), np.zeros(3)], r"\(2,\) and \(3,\).*collate_fn"),
+        ([(np.zeros(2), 1), (np.zeros(3), 2)], r"\(2,\) and \(3,\).*collate_fn"),
+        ([Tensor(np.zeros(2)), Tensor(np.zeros(3))], r"\(2,\) and \(3,\).*collate_fn"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(DataLoader(items, 2))

@@ -216,3 +216,24 @@ def test_modules_of_other_libraries_are_refused():
 def test_a_path_is_no_state():
     with pytest.raises(TypeError, match=r"not str: qdist\.checkpoint\.load\(path\)"):
         nn.Linear(2, 2).load_state_dict("model.qdist")
+
+
+def test_what_is_appended_to_a_list_takes_no_other_modules_place():
+    modules = nn.ModuleList([nn.Linear(n, n) for n in (1, 2, 3)])
+    delattr(modules, "1")
+    modules.append(nn.Linear(4, 4))
+    assert [module.in_features for module in modules] == [1, 3, 4]
+    setattr(modules, "0", None)
+    modules.append(nn.Linear(5, 5))
+    assert [module.in_features for module in modules] == [3, 4, 5]
+    assert nn.ModuleList().append(nn.Identity()) is None
+
+
+def test_lists_are_loaded_in_the_precision_of_the_parameter():
+    values = {"weight": [[0.1, 1 / 3]], "bias": [1e-9]}
+    layer = nn.Linear(2, 1, dtype=np.float64)
+    layer.load_state_dict(values)
+    assert layer.weight.tolist() == values["weight"]
+    assert layer.bias.tolist() == values["bias"]
+    with pytest.raises(ValueError, match="real numbers needed"):
+        layer.load_state_dict({**values, "bias": [1j]})

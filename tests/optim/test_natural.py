@@ -99,3 +99,12 @@ def test_a_program_is_no_metric() -> None:
     program = qd.compile(qd.Circuit(1).ry(qd.Parameter("a"), 0))
     with pytest.raises(TypeError, match=r"not Program: lambda v: program\.metric_vector"):
         optim.QuantumNaturalGradient([nn.Parameter(np.zeros(1))], program)  # type: ignore[arg-type]
+
+
+def test_gradients_that_do_not_fit_their_angles_are_refused() -> None:
+    for gradient in (np.ones((2, 3)), np.ones(()), np.ones((3, 2), np.complex128)):
+        angles = [nn.Parameter(np.zeros((3, 2))), nn.Parameter(np.zeros(1))]
+        optimizer = optim.QuantumNaturalGradient(angles, lambda v: v)
+        angles[0].grad, angles[1].grad = qd.Tensor(gradient), qd.Tensor(np.ones(1))
+        with pytest.raises(ValueError, match="was given to a parameter"):
+            optimizer.step()

@@ -1,10 +1,13 @@
 """Optimisers, clipping and schedules against torch and their formulas."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from qdist import nn, optim
-from qdist.tensor import Tensor
+from qdist import checkpoint, nn, optim
+from qdist.tensor import Tensor, enable_grad, no_grad
 
 SETTINGS = {
     "sgd": ("SGD", {"lr": 0.1}),
@@ -371,3 +374,132 @@ def test_schedules_name_what_they_are_given():
             make(sgd, "10")
     with pytest.raises(ValueError, match="max_norm must be positive, got '1'"):
         optim.clip_grad_norm_(net.parameters(), "1")
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (Tensor(np.ones((1, 3))), r"shape \(1, 3\).* shape \(2, 3\)"),
+        (Tensor(1.0), r"shape \(\).* shape \(2, 3\)"),
+        (Tensor(np.ones((3, 2))), r"shape \(3, 2\).* shape \(2, 3\)"),
+        (Tensor(np.full((2, 3), 1 + 2j)), r"complex128.* float64"),
+        (np.ones((2, 3)), r"a gradient is a Tensor, not numpy\.ndarray: p\.grad = Tensor\(gradient\)"),
+    ],
+)
+def test_gradients_that_do_not_fit_their_parameter_are_refused(kind, gradient, message):
+    first, p = nn.Parameter(np.ones(2)), nn.Parameter(np.ones((2, 3)))
+    optimizer = getattr(optim, kind)([first, p], lr=0.1)
+    first.grad, p.grad = Tensor(np.ones(2)), gradient
+    with pytest.raises((ValueError, TypeError), match=message):
+        optimizer.step()
+    assert p.tolist() == np.ones((2, 3)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop"])
+def test_a_real_gradient_of_a_complex_parameter_counts_as_a_complex_one(kind):
+    found = []
+    for dtype in (np.float64, np.complex128):
+        p = nn.Parameter(np.full(3, 1 + 1j))
+        optimizer = getattr(optim, kind)([p], lr=0.1, weight_decay=0.1)
+        p.grad = Tensor(np.arange(3).astype(dtype))
+        optimizer.step()
+        found.append(p.numpy())
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_group_may_be_one_parameter(recorded):
+    weight, bias = nn.Parameter(np.ones((2, 3))), nn.Parameter(np.ones(()))
+    with enable_grad() if recorded else no_grad():
+        optimizer = optim.SGD([{"params": weight, "lr": 0.5}, {"params": bias}], lr=0.1)
+    weight.grad, bias.grad = Tensor(np.ones((2, 3))), Tensor(np.ones(()))
+    optimizer.step()
+    np.testing.assert_allclose(weight.numpy(), 0.5)
+    np.testing.assert_allclose(bias.numpy(), 0.9)
+
+
+def test_clipping_takes_one_parameter_and_refuses_modules():
+    p = nn.Parameter(np.zeros((2, 2)))
+    p.grad = Tensor(np.array([[3.0, 0.0], [0.0, 4.0]]))
+    assert optim.clip_grad_norm_(p, 1.0) == 5.0
+    np.testing.assert_allclose(p.grad.numpy(), [[0.6, 0.0], [0.0, 0.8]])
+    optim.clip_grad_value_(p, 0.7)
+    np.testing.assert_allclose(p.grad.numpy(), [[0.6, 0.0], [0.0, 0.7]])
+    for net in (nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))):
+        for clip in (optim.clip_grad_norm_, optim.clip_grad_value_):
+            with pytest.raises(TypeError, match=rf"such as those of model\.parameters\(\), not {type(net).__name__}"):
+                clip(net, 1.0)
+
+
+@pytest.mark.parametrize("saved_by", [optim.Adam, optim.AdamW])
+def test_states_of_adam_and_adamw_are_told_apart(saved_by):
+    own = optim.AdamW if saved_by is optim.Adam else optim.Adam
+    saved = saved_by([nn.Parameter(np.ones(3))], weight_decay=0.1).state_dict()
+    optimizer = own([nn.Parameter(np.ones(3))])
+    before = optimizer.state_dict()["param_groups"]
+    with pytest.raises(ValueError, match=r"another optimiser, .* weight decay"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.state_dict()["param_groups"] == before
+
+
+@pytest.mark.parametrize("setting", ["nesterov", "adamw", "rmsprop-momentum"])
+def test_options_that_are_numpy_numbers_come_back_from_a_checkpoint(tmp_path, setting):
+    name, options = SETTINGS[setting]
+    found = []
+    for number in (float, np.float64, np.float32):
+        given = {key: number(value) if type(value) is float else value for key, value in options.items()}
+        if name == "AdamW":
+            given["betas"] = (number(0.5), number(0.75))
+        p = nn.Parameter(np.ones(3))
+        optimizer = getattr(optim, name)([p], **given)
+        p.grad = Tensor(np.arange(3.0))
+        optimizer.step()
+        checkpoint.save(tmp_path / "c", optimizer.state_dict())
+        again = getattr(optim, name)([p])
+        if name != "AdamW":
+            again = getattr(optim, name)([p], momentum=0.5)
+        again.load_state_dict(checkpoint.load(tmp_path / "c"))
+        assert {type(v) for v in again.param_groups[0].values()} <= {float, bool, tuple, list}
+        again.step()
+        found.append(p.numpy())
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], found[2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("setting", ["momentum", "adam", "rmsprop-momentum"])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_a_copy_of_parameters_and_optimiser_goes_its_own_way(setting, duplicate):
+    name, options = SETTINGS[setting]
+    p = nn.Parameter(np.ones(3))
+    optimizer = getattr(optim, name)([p], **options)
+    p.grad = Tensor(np.arange(3.0))
+    optimizer.step()
+    other_p, other = duplicate((p, optimizer))
+    at = p.numpy().copy()
+    other.step()
+    np.testing.assert_array_equal(p.numpy(), at)
+    optimizer.step()
+    np.testing.assert_array_equal(p.numpy(), other_p.numpy())
+    assert (p.numpy() != at).any()
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD", "RMSprop"])
+@pytest.mark.parametrize(("before", "after"), [(np.float32, np.float64), (np.float64, np.float32)])
+def test_a_model_may_change_its_precision_until_the_first_step(kind, before, after):
+    options = {"momentum": 0.9} if kind != "Adam" else {}
+    found = []
+    for first in (before, after):
+        p = nn.Parameter(np.arange(3).astype(first))
+        optimizer = getattr(optim, kind)([p], lr=0.1, **options)
+        p.convert(after)
+        for step in range(3):
+            p.grad = Tensor(np.full(3, 1 / (3 + step), after))
+            optimizer.step()
+        found.append(p.numpy())
+        assert optimizer.state_dict()["state"]["0"][optimizer.slots[0]].dtype == after
+    np.testing.assert_array_equal(*found)
+    p.convert(before)
+    p.grad = Tensor(np.ones(3, before))
+    with pytest.raises(RuntimeError, match="changed its precision after the optimiser's first step"):
+        optimizer.step()

@@ -208,6 +208,47 @@ def test_retain_grad_keeps_the_gradient_of_a_computed_tensor():
     assert y.grad.item() == 12.0
 
 
+def test_a_leaf_that_is_frozen_after_the_forward_pass_gets_no_gradient():
+    w, v = leaf(2.0), leaf(3.0)
+    seen = []
+    w.register_post_accumulate_hook(seen.append)
+    loss = (w * v * v).sum()
+    w.requires_grad_(False)
+    loss.backward(retain_graph=True)
+    assert (w.grad, v.grad.item(), seen) == (None, 12.0, [])
+    w.requires_grad_()
+    loss.backward()
+    assert (w.grad.item(), v.grad.item(), len(seen)) == (9.0, 24.0, 1)
+
+
+def test_retain_grad_asked_for_again_keeps_the_gradient_once():
+    x = leaf(2.0)
+    y = (x * 3).retain_grad().retain_grad()
+    z = y * y
+    z.sum().backward(retain_graph=True)
+    assert y.grad.item() == 12.0
+    z.sum().backward()
+    assert y.grad.item() == 24.0
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_retain_grad_keeps_what_hooks_leave(first):
+    x = leaf(2.0)
+    y = x * 3
+    if first:
+        y.retain_grad()
+    remove = y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: g + 1)
+    if not first:
+        y.retain_grad()
+    (y * 2).sum().backward(retain_graph=True)
+    assert (y.grad.item(), x.grad.item()) == (21.0, 63.0)
+    remove()
+    y.grad = x.grad = None
+    (y * 2).sum().backward()
+    assert (y.grad.item(), x.grad.item()) == (3.0, 9.0)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import qdist as qd
 from qdist import tensor as qt
 from qdist.tensor import Tensor, functional
 
@@ -443,3 +444,49 @@ def test_what_is_neither_a_dtype_nor_a_device_is_named(target):
 def test_a_seed_is_a_whole_number():
     with pytest.raises(TypeError, match="whole numbers, got seed='a'"):
         qt.manual_seed("a")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128, np.int64])
+def test_assigned_numbers_have_the_precision_of_the_tensor(dtype):
+    numbers = [0.1, -1 / 3, 1e-9] if np.dtype(dtype).kind != "i" else [2**53 + 1, -3, 0]
+    t = qt.Tensor(np.zeros(3, dtype))
+    np.testing.assert_array_equal(t.assign(numbers).numpy(), np.array(numbers, dtype))
+    one = qt.Tensor(np.zeros((), dtype))
+    assert one.assign(numbers[0]).item() == np.array(numbers[0], dtype)
+    np.testing.assert_array_equal(t.assign(qt.Tensor(np.array(numbers[::-1], dtype))).numpy(), t.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["str", "U5", object, "datetime64[s]", "S3"])
+def test_dtypes_of_what_are_no_numbers_are_refused(dtype):
+    for make in (
+        lambda: qt.Tensor([1], dtype=dtype),
+        lambda: qt.Tensor(np.ones(2), dtype=dtype),
+        lambda: qt.Tensor(np.float64(1), dtype=dtype),
+        lambda: qt.Tensor([1.0]).to(dtype),
+    ):
+        with pytest.raises(TypeError, match="holds numbers"):
+            make()
+
+
+@pytest.mark.parametrize("letters", ["f2", "f4", "f8", "c8", "c16", "i4", "u2"])
+def test_numbers_of_the_other_byte_order_are_taken_in_this_machines(letters: str) -> None:
+    given = np.arange(6).reshape(2, 3).astype(letters)
+    swapped = given.astype(given.dtype.newbyteorder("S"))
+    changed = Tensor(np.zeros((2, 3)))
+    changed.data = swapped
+    asked = Tensor(given, dtype=swapped.dtype)
+    read = next(iter(qd.data.DataLoader(qd.data.ArrayDataset(swapped), 2)))[0]
+    for tensor in (Tensor(swapped), changed, asked, asked.to(swapped.dtype), read):
+        assert tensor.dtype == given.dtype
+        np.testing.assert_array_equal((tensor + tensor * 2).numpy(), 3 * given)
+
+
+def test_layers_take_data_of_the_other_byte_order() -> None:
+    data = np.random.default_rng(0).normal(size=(4, 3)).astype("<f4")
+    circuit = qd.Circuit(3)
+    for q, x in enumerate(qd.ParameterVector("x", 3)):
+        circuit.rx(x, q)
+    for layer in (qd.nn.Linear(3, 2), qd.nn.QuantumLayer(circuit, ["Z0 Z2"], inputs=circuit.parameters)):
+        want = layer(Tensor(data)).numpy()
+        np.testing.assert_array_equal(layer(Tensor(data.astype(">f4"))).numpy(), want)
+    np.testing.assert_array_equal(layer(data.astype(">f4")).numpy(), want)  # A circuit takes arrays as they are.

@@ -73,3 +73,9 @@ def test_batches_begin_at_the_pass_that_was_set(batches: str) -> None:
     resumed = training.Batches(loader())
     resumed.load_state_dict(stream.state_dict())
     assert [next(resumed)[1].tolist() for _ in want[len(passes[0]) + 1 :]] == want[len(passes[0]) + 1 :]
+
+
+@pytest.mark.parametrize("options", [{"patience": 2}, {"name": "mine"}, {"total": 3}, {"comm": None}, {"evry": 1}])
+def test_fit_names_the_options_that_it_takes(options) -> None:
+    with pytest.raises(TypeError, match=rf"fit has no option {next(iter(options))}; .* every, seconds, keep"):
+        fit(**options)

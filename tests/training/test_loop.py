@@ -347,3 +347,22 @@ def test_parts_that_cannot_be_saved_are_named_at_the_start():
         training.steps(2, net)
     with pytest.raises(TypeError, match=r"part 'lr' has no state_dict\(\) to save: it is float"):
         training.steps(2, {"model": net, "lr": 0.1})
+
+
+def test_messages_have_the_name_of_the_training_and_not_of_a_part(tmp_path: Path) -> None:
+    net = nn.Linear(2, 1)
+    parts = {"model": net, "optimizer": optim.SGD(net.parameters())}
+    for name, options in (("mine", {"name": "mine"}), ("training", {})):
+        stream = iter(training.steps(9, parts, tmp_path, **options))
+        next(stream)
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(training.Preempted, match=f"^{name}: SIGTERM"):
+            next(stream)
+
+
+def test_the_number_of_a_step_can_be_saved(tmp_path: Path) -> None:
+    for step in training.steps(3):
+        checkpoint.save(tmp_path / "c", {"step": step, "seen": [step]})
+    found = checkpoint.load(tmp_path / "c")
+    assert found == {"step": 2, "seen": [2]}
+    assert type(found["step"]) is int

@@ -47,6 +47,11 @@ class _ParallelLinear(Module):
         blocks: int = 1,
     ) -> None:
         super().__init__()
+        if not isinstance(comm, Communicator):
+            raise TypeError(
+                f"{type(self).__name__}: comm is a communicator, such as that of qdist.comm.init() or mesh['tp'], not "
+                f"{type(comm).__name__}"
+            )
         self.in_features, self.out_features = sizes
         self.comm, self.sequence_parallel = comm, sequence_parallel
         what = "in_features" if self.axis else "out_features"

@@ -261,3 +261,10 @@ def test_masks_of_a_slice_are_slices_of_the_mask() -> None:
     both = SequenceDropout(0.4, counting_communicator(2, 1), counting_communicator(2, 0))(Tensor(x[:, :4]))
     # Rank 0 of two has the first and the last of four chunks; of its 8 positions this is the second half.
     np.testing.assert_array_equal(both.numpy(), whole[:, 12:])
+
+
+@pytest.mark.parametrize("layer", [ColumnParallelLinear, RowParallelLinear])
+@pytest.mark.parametrize("given", [4, None, True])
+def test_what_is_no_communicator_is_named(layer, given):
+    with pytest.raises(TypeError, match=rf"{layer.__name__}: comm is a communicator.*, not {type(given).__name__}"):
+        layer(4, 2, given)

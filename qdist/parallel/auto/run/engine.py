@@ -363,7 +363,8 @@ class Engine:
             valid_data: as `data`, evaluated after every epoch; its means have names that begin with "val_".
             callbacks: what is called in between; see Callback.
             folder, saving: where checkpoints are, and when they are written, as for `training.steps` (every, seconds,
-                keep, behind, resume, log). The same call goes on from the newest one, in the midst of an epoch.
+                keep, behind, resume, log, progress). The same call goes on from the newest one, in the midst of an
+                epoch.
         """
         called: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
         return fitting.fit(self, data, epochs, batch_size, steps_per_epoch, valid_data, called, folder, saving)

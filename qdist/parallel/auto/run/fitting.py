@@ -13,6 +13,9 @@ from qdist.parallel.auto.run.input_spec import split_batch
 from qdist.training import steps
 from qdist.training.place import Place
 
+_SAVING = ("every", "seconds", "keep", "behind", "resume", "log", "progress")
+"""The options of `training.steps` that fit has too."""
+
 __all__ = ["EpochLoader", "fit", "means", "predictions"]
 
 
@@ -49,6 +52,12 @@ def fit(
     saving: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """As Engine.fit."""
+    unknown = ", ".join(name for name in saving or {} if name not in _SAVING)
+    if unknown:
+        raise TypeError(
+            f"Engine.fit has no option {unknown}; beside its own it takes {', '.join(_SAVING)}: for others go through "
+            "training.steps(...) and call Engine.run"
+        )
     if epochs < 0:
         raise ValueError(f"epochs={epochs}: at least 0")
     if steps_per_epoch is not None and steps_per_epoch < 1:
