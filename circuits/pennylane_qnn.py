@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
             loss = torch.nn.functional.cross_entropy(model(points[rows]), labels[rows])
             loss.backward()
             optimizer.step()
-            total += float(loss) * len(rows)
+            total += loss.item() * len(rows)
         losses.append(total / args.points)
         print(f"epoch {epoch}: loss {losses[-1]:.4f}", flush=True)
     others, truth = moons(args.points, args.seed + 1)

@@ -110,6 +110,7 @@ def plot(curves: dict[str, list[float]], path: Path) -> None:
         sys.exit("--plot needs matplotlib: pip install qdist[plot]")
     for name, losses in curves.items():
         plt.semilogy(range(1, len(losses) + 1), losses, label=name)
+    plt.locator_params("x", integer=True, min_n_ticks=1)
     plt.xlabel("epoch")
     plt.ylabel("training loss")
     plt.legend()

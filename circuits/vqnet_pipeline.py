@@ -20,7 +20,7 @@ from qdist.interop.vqnet.nn import Conv2D, CrossEntropyLoss, Linear, MaxPool2D, 
 from qdist.interop.vqnet.nn import activation as F
 from qdist.interop.vqnet.tensor import tensor
 
-if len(sys.argv) != 2:
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
     sys.exit(__doc__)
 
 pipeline_parallel_size = 2

@@ -22,7 +22,7 @@ from qdist.interop.vqnet import *
 from qdist.interop.vqnet.distributed import *
 from qdist.interop.vqnet.distributed.tensor_parallel import ColumnParallelLinear, RowParallelLinear
 
-if len(sys.argv) != 2:
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
     sys.exit(__doc__)
 
 Comm_OP = CommController("mpi")

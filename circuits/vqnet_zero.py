@@ -22,7 +22,7 @@ import qdist.interop.vqnet.optim as optim
 from qdist.interop.vqnet import *
 from qdist.interop.vqnet.distributed import *
 
-if len(sys.argv) != 2:
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
     sys.exit(__doc__)
 
 

@@ -28,7 +28,7 @@ def histogram(counts: Mapping[str, int], *, top: int = 20, width: int = 80, asci
     shown, hidden = ranked[:top], ranked[top:]
     rows = [(bits, times) for bits, times in shown]
     if hidden:
-        rows.append((f"{len(hidden)} others", sum(times for _, times in hidden)))
+        rows.append((f"{len(hidden)} other{'s' * (len(hidden) != 1)}", sum(times for _, times in hidden)))
     return _bars(rows, shots, max((times for _, times in shown), default=1), width, ascii_only)
 
 

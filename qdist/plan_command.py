@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from qdist.backends.cuda.target import cuda_target
-from qdist.circuit import Circuit
-from qdist.commands.checks import check_ranks
+from qdist.commands.checks import check_ranks, program_in
 from qdist.options import number, whole
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
@@ -73,7 +72,7 @@ def add_plan_command(commands: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    circuit = Circuit.from_file(options.file).remove_final_measurements()
+    circuit = program_in(options.file).remove_final_measurements()
     far = (options.ranks - 1).bit_length()
     check_ranks(circuit.num_qubits, options.ranks)
     inside = inside_bits(options.ranks, range(options.per_node, options.ranks, options.per_node))

@@ -111,6 +111,8 @@ def start(options: argparse.Namespace, local_rank_option: str = "") -> int:
         raise ValueError(f"--min-ranks {options.min_ranks} is for restarts: give --restarts N too")
     if options.backoff is not None and not options.restarts:
         raise ValueError(f"--backoff {options.backoff:g} is for restarts: give --restarts N too")
+    if options.master_port is not None and not 0 < options.master_port < 1 << 16:
+        raise ValueError(f"--master-port {options.master_port}: from 1 to {(1 << 16) - 1}")
     backoff = BACKOFF if options.backoff is None else options.backoff
     restarts = Restarts(options.restarts, options.min_ranks, backoff) if options.restarts else None
     nodes = 1 if options.nnodes is None else options.nnodes

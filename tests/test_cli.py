@@ -104,6 +104,8 @@ def test_plan_is_printed_on_request(file, capsys) -> None:
         (ROTATION, ["--set", "theta=x y"], "'x y' is not a number"),
         (TELEGRAPH, ["--state"], "measures before its end"),
         ("OPENQASM 3.0;\nqubit q;\n  nonsense q;", [], "program.qasm, line 3, column 3: "),
+        ("", [], "program.qasm: the program has no qubits"),
+        ("OPENQASM 3.0; bit c;", ["--ranks", "2"], "program.qasm: the program has no qubits"),
         ("OPENQASM 3.0; qubit[60] q;", [], "60 qubits need"),
         ("OPENQASM 3.0; qubit[100] q;", [], "100 qubits cannot be simulated: a state has at most 62"),
     ],

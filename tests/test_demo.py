@@ -9,13 +9,14 @@ import pytest
 
 from qdist import library
 from qdist.cli import main
+from qdist.demo import command
 from qdist.demo.chart import chart
 from qdist.demo.energy import exact_energy, train
 
 
 def test_the_whole_demonstration() -> None:
-    command = [sys.executable, "-m", "qdist", "demo", "--spins", "6", "--steps", "40", "--ranks", "2"]
-    done = subprocess.run([*command, "--speed-qubits", "12"], capture_output=True, text=True, timeout=300)
+    words = [sys.executable, "-m", "qdist", "demo", "--spins", "6", "--steps", "40", "--ranks", "2"]
+    done = subprocess.run([*words, "--speed-qubits", "12"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     text = done.stdout
     for part in ("This machine", "How that circuit is run", "What next", "The same on 2 ranks", "sweep of"):
@@ -46,7 +47,30 @@ def test_the_chart_has_its_first_value_on_top_and_the_limit_below() -> None:
     assert chart([1.0], 1.0, 10)  # nothing to divide by
 
 
-@pytest.mark.parametrize(("arguments", "told"), [(["--spins", "5"], "--spins 5"), (["--ranks", "0"], "--ranks 0")])
-def test_what_cannot_be_shown_is_refused(arguments, told, capsys) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--spins", "5"], "--spins 5"),
+        (["--ranks", "0"], "--ranks 0"),
+        (["--ranks", "1000"], "--ranks 1000: 12 qubits leave each rank fewer than 5; use at most 128 ranks"),
+        (["--spins", "4", "--ranks", "2"], "--ranks 2: 4 qubits leave each rank fewer than 5; use at most 1 rank"),
+        (["--speed-qubits", "0"], "--speed-qubits 0"),
+        (["--speed-qubits", "63"], "--speed-qubits 63: "),
+        (["--speed-qubits", "50"], "--speed-qubits 50: "),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_before_anything_runs(arguments, told, capsys) -> None:
     assert main(["demo", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert told in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(("spins", "ranks"), [(4, 1), (6, 2), (8, 4), (20, 4)])
+def test_few_spins_are_split_over_as_many_ranks_as_they_are_enough_for(spins, ranks, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(command, "spawn", lambda fn, count, arguments: asked.append(count) or [fn(*arguments)])
+    monkeypatch.setattr(command, "_speed", lambda num_qubits: None)
+    assert main(["demo", "--spins", str(spins), "--steps", "1"]) == 0
+    assert asked == [ranks]

@@ -1,5 +1,6 @@
 """Documents name what is there: no benchmark and no result without a line, no link to a file or a name that is gone."""
 
+import importlib
 import re
 from operator import attrgetter
 from pathlib import Path
@@ -60,3 +61,11 @@ def test_names_of_the_library_in_documents_exist(document: Path) -> None:
         except AttributeError:
             missing.append(f"qd.{name}")
     assert missing == []
+
+
+def test_as_many_families_are_told_of_as_the_benchmarks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    families = importlib.import_module("families").FAMILIES
+    words = re.findall(r"(\w+) families of circuits", (ROOT / "benchmarks/README.md").read_text())
+    # One of them is for gradients alone.
+    assert set(words) == {{18: "eighteen", 19: "nineteen", 20: "twenty", 21: "twenty-one"}[len(families) - 1]}

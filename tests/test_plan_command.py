@@ -107,6 +107,7 @@ def test_the_page_needs_nothing_from_outside(ansatz: str, tmp_path: Path, capsys
     [
         (["missing.qasm", "--ranks", "4"], "missing.qasm: No such file"),
         (["{ansatz}", "--ranks", "65536"], "use at most 32768 ranks"),
+        (["/dev/null", "--ranks", "4"], "/dev/null: the program has no qubits"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(ansatz: str, arguments: list[str], message: str, capsys) -> None:

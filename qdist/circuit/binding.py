@@ -74,9 +74,10 @@ def _scattered(columns: np.ndarray, places: np.ndarray, size: int) -> np.ndarray
 
 def flat_values(parameters: Sequence[Parameter], given: ParameterValues) -> np.ndarray:
     """One float64 for each of `parameters`, in their order; `given` and errors are as in `resolve_values`."""
-    if isinstance(given, np.ndarray) and given.shape == (len(parameters),) and given.dtype.kind in "fiu":
+    if type(given) is np.ndarray and given.shape == (len(parameters),) and given.dtype.kind in "fiu":
         values = given.astype(np.float64)
-        if np.isfinite(values).all() and not isinstance(values, np.ma.MaskedArray):
+        # The sum of squares is quickly found, and finite where all values are, unless they are huge.
+        if math.isfinite(values.dot(values)) or np.isfinite(values).all():
             return values
     resolved = resolve_values(parameters, given)
     for parameter, value in resolved.items():

@@ -56,7 +56,7 @@ class CircuitBuilder(GateMethods, ChannelMethods):
         """
         if not isinstance(gate, Gate):
             raise CircuitError(f'append takes a Gate, such as GATES["h"]; got {gate!r}')
-        wires, params = as_tuple(qubits), tuple(params)
+        wires, params = as_tuple(qubits), _angles(gate, params)
         plain = type(clbits) is tuple and not clbits and condition is None and gate.num_clbits == 0
         if plain and len(wires) == gate.num_qubits and len(params) == gate.num_params:
             return self._add(gate, wires, params)
@@ -193,11 +193,16 @@ class CircuitBuilder(GateMethods, ChannelMethods):
         return tuple(angles)
 
     def _check_condition(self, condition: Condition | Sequence[Condition]) -> tuple[Condition, ...]:
-        tests = (condition,) if isinstance(condition, Condition) else tuple(condition)
+        tests = (condition,) if isinstance(condition, Condition) else as_tuple(condition)
         checked = []
         for test in tests:
-            way_out = self._with_clbits(test.clbits)
-            clbits = check_wires(test.clbits, self.num_clbits, "classical bit", "a condition", way_out)
+            if not isinstance(test, Condition):
+                raise CircuitError(
+                    f"a condition is a Condition, such as Condition((0,), 1): classical bit 0 is 1; got {condition!r}"
+                )
+            tested = as_tuple(test.clbits)
+            way_out = self._with_clbits(tested)
+            clbits = check_wires(tested, self.num_clbits, "classical bit", "a condition", way_out)
             if not isinstance(test.value, int | np.integer) or not 0 <= test.value < 1 << len(clbits):
                 raise CircuitError(
                     f"{len(clbits)} classical bits can be compared with 0 to {(1 << len(clbits)) - 1}; "
@@ -226,6 +231,15 @@ class CircuitBuilder(GateMethods, ChannelMethods):
     def _close_block(self) -> None:
         self._open.pop()
         self._condition = self._condition[:-1]
+
+
+def _angles(gate: Gate, params: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(params)
+    except TypeError:
+        raise CircuitError(
+            f"the angles of {gate.name} are a list, append(gate, qubits, [0.3]); got {params!r}"
+        ) from None
 
 
 class ConditionalBlock:

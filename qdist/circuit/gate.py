@@ -169,11 +169,11 @@ class Gate:
 
     def matrix(self, *params: Angle) -> Matrix:
         """The matrix at these angles. Raises CircuitError for unbound angles, and where there is none."""
-        raise self._no_matrix()
+        raise self._lacks("matrix", "matrix(*params)")
 
     def derivative(self, k: int, *params: Angle) -> Matrix:
         """The derivative of the matrix with respect to angle `k`, at these angles."""
-        raise self._no_matrix()
+        raise self._lacks("derivative", "derivative(k, *params)")
 
     def diagonal(self, *params: Angle) -> np.ndarray:
         """The diagonal of a diagonal gate, without its matrix."""
@@ -183,7 +183,7 @@ class Gate:
 
     def inverse(self, params: Params = ()) -> tuple[Gate, Params]:
         """The gate and the angles that undo this gate at `params`."""
-        raise CircuitError(f"{self.name} is not unitary and has no inverse")
+        raise self._lacks("inverse", "inverse(params)")
 
     def controlled(self, num_controls: int = 1, ctrl_state: int | str | None = None) -> Gate:
         """The gate under `num_controls` more controls, which come before its own qubits.
@@ -206,8 +206,13 @@ class Gate:
         if not 0 <= k < self.num_params:
             raise CircuitError(f"{self.name} has {self.num_params} parameters; there is no parameter {k}")
 
-    def _no_matrix(self) -> CircuitError:
-        return CircuitError(f"{self.name} is not unitary and has no matrix")
+    def _lacks(self, what: str, method: str) -> CircuitError:
+        if not self.is_unitary:
+            return CircuitError(f"{self.name} is not unitary and has no {what}")
+        return CircuitError(
+            f"{self.name} is a gate of one's own without {what}: give its class, {type(self).__name__}, a method "
+            f"{method}, or make it by unitary_gate, generator_gate or matrix_gate of qdist.circuit"
+        )
 
     def __eq__(self, other: object) -> bool:
         if self is other:

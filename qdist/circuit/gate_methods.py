@@ -185,7 +185,7 @@ class GateMethods:
         return self._add(GATES["dcxdg"], (qubit1, qubit2))
 
     def ecr(self, qubit1: Qubits, qubit2: Qubits) -> Self:
-        """The echoed cross-resonance gate, (IX - XY) / √2."""
+        """The echoed cross-resonance gate, (IX - XY) / √2, with the last letters on qubit1."""
         return self._add(GATES["ecr"], (qubit1, qubit2))
 
     def rxx(self, theta: Angle, qubit1: Qubits, qubit2: Qubits) -> Self:

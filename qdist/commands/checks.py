@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from qdist.circuit import Circuit
 from qdist.program.source import FEWEST_CLOSE
 
-__all__ = ["check_can_be_written", "check_ranks"]
+__all__ = ["check_can_be_written", "check_ranks", "most_ranks", "program_in"]
+
+
+def program_in(path: str) -> Circuit:
+    """The circuit in an OpenQASM file. Raises ValueError for one without qubits, such as an empty file."""
+    circuit = Circuit.from_file(path)
+    if circuit.num_qubits == 0:
+        raise ValueError(f"{path}: the program has no qubits; declare some, as in `qubit[2] q;`")
+    return circuit
 
 
 def check_can_be_written(name: str) -> None:
@@ -26,8 +35,13 @@ def check_ranks(num_qubits: int, ranks: int) -> None:
     """Raises ValueError for a state that is too small to be split over so many ranks."""
     far = (ranks - 1).bit_length()
     if far and num_qubits - far < FEWEST_CLOSE:
-        most = 1 << max(0, num_qubits - FEWEST_CLOSE)
+        most = most_ranks(num_qubits)
         raise ValueError(
             f"--ranks {ranks}: {num_qubits} qubits leave each rank fewer than {FEWEST_CLOSE}; use at most "
             f"{most} rank{'s' if most > 1 else ''}"
         )
+
+
+def most_ranks(num_qubits: int) -> int:
+    """Over how many ranks a state can be split."""
+    return 1 << max(0, num_qubits - FEWEST_CLOSE)

@@ -82,11 +82,14 @@ def _number(setting: str, text: str) -> float:
 
 def _read(setting: str, path: Path) -> Any:
     if path.suffix == ".npy":
-        array = np.load(path, allow_pickle=False)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (EOFError, ValueError):
+            raise ValueError(f"--param {setting}: {path} is not an array of NumPy's; write one by numpy.save") from None
     elif path.suffix == ".json":
         try:
             array = np.asarray(json.loads(path.read_text()), float)
-        except (TypeError, ValueError):
+        except (RecursionError, TypeError, ValueError):
             raise ValueError(f"--param {setting}: {path} has no list of numbers") from None
     else:
         raise ValueError(f"--param {setting}: files of values end in .json or .npy")
@@ -103,7 +106,10 @@ def observable(text: str) -> PauliSum:
     where = f"--observable {text}"
     if text.startswith("@"):
         path = Path(text[1:])
-        lines = [line.strip() for line in path.read_text().splitlines()]
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except UnicodeDecodeError:
+            raise ValueError(f"{where}: this is no text file") from None
         text = " ".join(line if line[0] in "+-" else f"+ {line}" for line in lines if line and line[0] != "#")
     terms: list[tuple[PauliString, complex]] = []
     at = 0

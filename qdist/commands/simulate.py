@@ -17,7 +17,7 @@ from qdist.circuit import Circuit, PauliSum
 from qdist.comm import init
 from qdist.comm.bootstrap.environment import launch_of_this_process
 from qdist.comm.launch import spawn
-from qdist.commands.checks import check_can_be_written, check_ranks
+from qdist.commands.checks import check_can_be_written, check_ranks, program_in
 from qdist.commands.given_values import observable, with_values
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.options import whole
@@ -101,7 +101,7 @@ def add_simulate_command(commands: Any) -> None:
 def _simulate(options: argparse.Namespace) -> int:
     _check_output(options.output)
     _check_all_used(options)
-    circuit = with_values(Circuit.from_file(options.file), options.param)
+    circuit = with_values(program_in(options.file), options.param)
     observables = [observable(text) for text in options.observable]
     launch = launch_of_this_process()
     if launch is not None and launch.size > 1:
@@ -224,7 +224,12 @@ def _deliver(result: Result, circuit: Circuit, options: argparse.Namespace) -> N
     if options.json:
         print(json.dumps(numbers))
         return
-    work = "state" if options.state else f"{numbers['shots']} shots" if "shots" in numbers else "expectation values"
+    shots = _counted(numbers["shots"], "shot") if "shots" in numbers else "expectation values"
     ranks = f" on {numbers['ranks']} ranks" if numbers["ranks"] > 1 else ""
-    print(f"{circuit.num_qubits} qubits, {circuit.size} operations, {work} in {numbers['seconds']:.3g} s{ranks}")
+    size = f"{_counted(circuit.num_qubits, 'qubit')}, {_counted(circuit.size, 'operation')}"
+    print(f"{size}, {'state' if options.state else shots} in {numbers['seconds']:.3g} s{ranks}")
     print(*([numbers["plan"]] if options.plan else []), text, sep="\n")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

@@ -13,12 +13,16 @@ import numpy as np
 
 from qdist.comm.launch import spawn
 from qdist.comm.place import cores
+from qdist.commands.checks import check_ranks, most_ranks
 from qdist.demo.chart import chart
 from qdist.demo.energy import compiled, exact_energy, train
 from qdist.demo.speed import measured
 from qdist.info import report
+from qdist.state import StateError, StateVector
 
 __all__ = ["add_demo_command"]
+
+_RANKS = 4
 
 
 def add_demo_command(commands: Any) -> None:
@@ -32,7 +36,9 @@ def add_demo_command(commands: Any) -> None:
     )
     demo.add_argument("--spins", type=int, default=12, metavar="N", help="an even number, 4 to 20 (default 12)")
     demo.add_argument("--steps", type=int, default=100, metavar="N", help="of the training (default 100)")
-    demo.add_argument("--ranks", type=int, default=4, metavar="N", help="that the state is split over (default 4)")
+    demo.add_argument(
+        "--ranks", type=int, metavar="N", help=f"that the state is split over (default {_RANKS}; fewer for few spins)"
+    )
     demo.add_argument("--speed-qubits", type=int, default=22, metavar="N", help="of the circuit timed (default 22)")
     demo.set_defaults(command=_demo)
 
@@ -40,9 +46,17 @@ def add_demo_command(commands: Any) -> None:
 def _demo(options: argparse.Namespace) -> int:
     if options.spins % 2 or not 4 <= options.spins <= 20:
         raise ValueError(f"--spins {options.spins}: the exact energy is shown for an even number from 4 to 20")
+    if options.ranks is None:
+        options.ranks = min(_RANKS, most_ranks(options.spins))
     for name in ("steps", "ranks", "speed_qubits"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} {getattr(options, name)}: 1 or more")
+    check_ranks(options.spins, options.ranks)
+    try:
+        # Two pieces of memory as large as the state are copied to see how fast that goes.
+        StateVector.check_room(options.speed_qubits, device="cpu", states=3)
+    except (StateError, MemoryError) as error:
+        raise ValueError(f"--speed-qubits {options.speed_qubits}: {error}") from None
     _head("This machine")
     print("\n".join(line for line in report().splitlines() if line.startswith("ok")))
     same = _training(options)
@@ -65,7 +79,8 @@ def _training(options: argparse.Namespace) -> bool:
     print(chart(alone.energies, exact, min(columns, 100), ascii_only=not unicode))
     last = alone.energies[-1]
     print(
-        f"Energy {last:.6f} after {steps} steps, exact {exact:.6f}: {abs(last / exact - 1):.1e} apart. "
+        f"Energy {last:.6f} after {steps} step{'s' * (steps != 1)}, exact {exact:.6f}: "
+        f"{abs(last / exact - 1):.1e} apart. "
         f"{alone.seconds:.2f} s for energies and gradients by all angles, by the adjoint method."
     )
     start = time.perf_counter()
@@ -73,9 +88,10 @@ def _training(options: argparse.Namespace) -> bool:
     whole = time.perf_counter() - start
     difference = float(np.abs(np.subtract(split.energies, alone.energies)).max())
     same = difference <= 1e-8 * abs(exact)
+    ranks = f"{options.ranks} rank{'s' * (options.ranks != 1)}"
     shared = f", which share {cores()} cores here" if options.ranks > cores() else ""
     print(
-        f"The same on {options.ranks} ranks{shared}, each with 1/{options.ranks} of the state: energies at most "
+        f"The same on {ranks}{shared}, each with 1/{options.ranks} of the state: energies at most "
         f"{difference:.0e} apart, {split.seconds:.2f} s ({whole:.1f} s with the start of the processes)."
     )
     print(

@@ -14,7 +14,7 @@ import numpy as np
 
 from qdist.circuit import CircuitError, Gate, diagonal_gate, unitary_gate
 from qdist.circuit.channels import Channel, LinearGate
-from qdist.circuit.gate import Params
+from qdist.circuit.gate import Params, standard_name
 from qdist.circuit.instruction import Instruction
 
 __all__ = ["conjugate", "doubled"]
@@ -63,6 +63,10 @@ def _signs(base: Gate) -> tuple[int, ...]:
 def _constant(base: Gate) -> Gate:
     if base.is_diagonal:
         return diagonal_gate(base.diagonal().conj())
-    other, _ = base.inverse(())
     matrix = base.matrix().conj()
-    return other if np.array_equal(other.matrix(), matrix) else unitary_gate(matrix)
+    if standard_name(base):
+        # The conjugate of many a row of the table is its inverse, another row: a simpler gate than a matrix.
+        other, _ = base.inverse(())
+        if np.array_equal(other.matrix(), matrix):
+            return other
+    return unitary_gate(matrix)

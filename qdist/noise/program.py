@@ -62,6 +62,7 @@ class NoisyProgram:
                 f"noise is a NoiseModel, not {type(noise).__name__}: NoiseModel().add(depolarizing(0.01)) makes one "
                 "of a channel"
             )
+        checks.checked_num_qubits(circuit.num_qubits)
         self.circuit = (circuit if noise is None else noise.applied(circuit)).frozen()
         self.method, self.comm = method, comm
         self._noisy = Noisy.of(self.circuit)

@@ -69,6 +69,7 @@ def plot_training(
         axes.set_yscale("log")
     elif goal is not None:
         axes.axhline(goal, color="0.5", ls="--")
+    axes.locator_params("x", integer=True, min_n_ticks=1)
     axes.set(xlabel="step", ylabel=f"distance of {ylabel} from {goal or 0.0:g}" if log else ylabel)
     if any(curves):
         axes.legend()

@@ -65,4 +65,6 @@ def summary(events: Mapping[int, Sequence[Event]], waits: Mapping[int, Mapping[i
             sentences.append(f"rank {rank} waits {100 * part:.0f} % of its time for rank {most}")
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([f"{len(events)} ranks, {whole:.3g} s, {len(every)} events", *lines, *sentences])
+    return "\n".join(
+        [f"{len(events)} rank{'s' * (len(events) != 1)}, {whole:.3g} s, {len(every)} events", *lines, *sentences]
+    )

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -254,6 +255,27 @@ class TestEvolution:
             trotter(tfim(2), 1.0, order=3)
         with pytest.raises(CircuitError, match="one step"):
             trotter(tfim(2), 1.0, steps=0)
+        for order in ("2", 2.0, None, -2):
+            with pytest.raises(CircuitError, match="order must be 1 or even"):
+                trotter(tfim(2), 1.0, order=order)
+        for time in ("1", None, float("nan"), 1j, [0.1, 0.2]):
+            with pytest.raises(CircuitError, match="the time must be a finite real number or an expression"):
+                trotter(tfim(2), time)
+
+    @pytest.mark.parametrize("strength", ["1", None, 1j, float("inf"), [1.0, 2.0]], ids=repr)
+    def test_strengths_are_real_numbers(self, strength):
+        makers = {
+            "J": [tfim, heisenberg_xxz, partial(tfim_evolution, time=0.1), partial(heisenberg_evolution, time=0.1)],
+            "h": [tfim, heisenberg_xxz, partial(tfim_evolution, time=0.1), partial(heisenberg_evolution, time=0.1)],
+            "delta": [heisenberg_xxz, partial(heisenberg_evolution, time=0.1)],
+        }
+        for name, known in makers.items():
+            for make in known:
+                with pytest.raises(CircuitError, match=f"{name} must be a finite real number; got"):
+                    make(3, **{name: strength})
+                assert make(3, **{name: np.float32(0.5)}) == make(3, **{name: 0.5})
+        with pytest.raises(CircuitError, match=r"the weight of edge \(0, 1\) must be a finite real number"):
+            maxcut([(0, 1, strength)])
 
 
 class TestFermions:
@@ -321,6 +343,43 @@ class TestMolecules:
         }
         expected = PauliSum(published) + nuclear_repulsion
         assert h2().hamiltonian().allclose(expected, tolerance=1e-7)
+
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_integrals_of_other_shapes_are_refused(self, n):
+        h, g = np.eye(n), np.zeros((n,) * 4)
+        wider, text = np.zeros((n + 1,) * 4), [["x"]]
+        for one, two in [
+            (h, wider),
+            (wider[0, 0], g),
+            (h[:, :0], g),
+            (h, g[:0]),
+            (3.0, g),
+            (h, h),
+            (h, None),
+            (text, g),
+        ]:
+            with pytest.raises(CircuitError, match=r"one_body|two_body"):
+                electronic_hamiltonian(0.0, one, two)
+        with pytest.raises(CircuitError, match="constant"):
+            electronic_hamiltonian([0.1], h, g)
+
+    def test_integrals_in_another_order_are_refused(self):
+        molecule = h2()
+        h, g = molecule.one_body, molecule.two_body
+        for wrong in (g.transpose(0, 2, 1, 3), g + 0.1 * np.arange(16.0).reshape(2, 2, 2, 2)):
+            with pytest.raises(CircuitError, match="chemists' order"):
+                electronic_hamiltonian(0.0, h, wrong)
+        back = g.transpose(0, 2, 1, 3).transpose(0, 2, 1, 3)
+        assert electronic_hamiltonian(molecule.constant, h, back) == molecule.hamiltonian()
+        with pytest.raises(CircuitError, match="one_body must be symmetric"):
+            electronic_hamiltonian(0.0, h + [[0, 0.2], [0, 0]], g)
+
+    def test_modes_are_ints_whatever_was_asked_before(self):
+        """Where 2.0 would be found in a cache that 2 was put into."""
+        assert annihilation(2) == annihilation(np.int64(2))
+        for mode in (2.0, [2], {}, np.array([2, 3])):
+            with pytest.raises(CircuitError, match="the number of a mode"):
+                annihilation(mode)
 
     @pytest.mark.parametrize("place", [0, 1, 2])
     def test_complex_integrals_are_refused(self, place):

@@ -482,6 +482,80 @@ def test_numbers_that_are_none(make, what, number):
         make(number)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        library.angle_embedding,
+        library.grover,
+        lambda other: library.hardware_efficient(2, 1, rotations=other),
+        lambda other: library.efficient_su2(2, 1, rotations=other),
+        lambda other: library.random_circuit(2, 1, gates=other),
+        lambda other: library.strongly_entangling_layers(2, 1, ranges=other),
+        lambda other: library.hardware_efficient(2, 1, entanglement=other),
+        lambda other: library.zz_feature_map(2, entanglement=other),
+        lambda other: library.zz_feature_angles([0.1, 0.2], entanglement=other),
+    ],
+)
+@pytest.mark.parametrize("other", [3, 0.5, "rx", "01", np.array(1.0), {"rx": 1}], ids=repr)
+def test_what_is_no_list_is_refused(make, other):
+    """Text would be taken letter by letter: the gates r and x of "rx", the strings 0 and 1 of "01"."""
+    with pytest.raises(CircuitError, match=r"must be a list of|is not known"):
+        make(other)
+
+
+@pytest.mark.parametrize("pairs", [[0, 1], [(0, 1, 2)], [(0,)], ["01"]])
+def test_pairs_of_an_entangling_layer_are_two_qubits(pairs):
+    with pytest.raises(CircuitError, match="must be a list of"):
+        library.hardware_efficient(3, 1, entanglement=pairs)
+
+
+def test_lists_of_every_kind_are_taken():
+    theta = ParameterVector("theta", 2)
+    plain = library.angle_embedding([0.1, 0.2])
+    for angles in ((0.1, 0.2), np.array([0.1, 0.2]), iter([0.1, 0.2])):
+        assert library.angle_embedding(angles) == plain
+    assert library.angle_embedding(theta).parameters == tuple(theta)
+    pairs = library.hardware_efficient(3, 1, entanglement=np.array([[0, 2], [1, 0]]))
+    assert [qubits for gate, qubits, *_ in pairs if gate.name == "cx"] == [(0, 2), (1, 0)]
+
+
+@pytest.mark.parametrize("other", [None, "h", 3, {}], ids=repr)
+def test_what_is_no_circuit_is_refused_by_algorithms(other):
+    for make in (
+        library.deutsch_jozsa,
+        lambda unitary: library.phase_estimation(unitary, 2),
+        lambda preparation: library.amplitude_estimation(preparation, 0, 2),
+    ):
+        with pytest.raises(TypeError, match=r"takes a qdist.Circuit, not"):
+            make(other)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: library.phase_estimation(Circuit(1), 2.0), "evaluation qubits must be an int"),
+        (lambda: library.amplitude_estimation(Circuit(1), 0, "2"), "evaluation qubits must be an int"),
+        (lambda: library.amplitude_estimation(Circuit(1), "0", 2), "objective must be an int"),
+        (lambda: library.constant_oracle(2, "0"), "the value of a function is 0 or 1; got '0'"),
+        (lambda: library.constant_oracle(2, 2), "the value of a function is 0 or 1; got 2"),
+        (lambda: library.constant_oracle("2", 1), "qubits must be an int"),
+        (lambda: library.parity_oracle(10), "expected a bit string"),
+        (lambda: library.bernstein_vazirani(None), "expected a bit string"),
+        (lambda: library.grover([1, 2]), "expected a bit string"),
+        (lambda: library.hardware_efficient(2, 1, entangler=["cx"]), "is not a gate on 2 qubits"),
+        (lambda: library.strongly_entangling_layers(2, 1, [1.5]), "a range must be an int"),
+        (lambda: library.random_su(0), "at least one row"),
+        (lambda: library.hartree_fock(4, 2), "4 electrons do not fit in 2 spin orbitals"),
+        (lambda: library.zz_feature_angles("x"), "features must be real numbers"),
+        (lambda: library.zz_feature_angles(0.3), "features must be real numbers"),
+        (lambda: library.amplitude_embedding(["a"]), "features must be a vector of numbers"),
+    ],
+)
+def test_what_else_is_refused(make, message):
+    with pytest.raises(CircuitError, match=message):
+        make()
+
+
 def test_numbers_of_numpy_are_as_large_as_they_are():
     """Where a shift of a number of eight bits would overflow."""
     assert library.annihilation(np.int8(9)) == library.annihilation(9)

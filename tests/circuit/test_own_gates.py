@@ -10,6 +10,7 @@ import qdist as qd
 from qdist.circuit import Circuit, CircuitError, Gate, Parameter, generator_gate, lowered, matrix_gate
 from qdist.circuit.drawing.scene import scene
 from qdist.circuit.gate import NAMED
+from qdist.circuit.gates import MEASURE
 from qdist.state import reference
 
 a, b = Parameter("a"), Parameter("b")
@@ -198,6 +199,26 @@ def test_gates_of_one_class_are_told_apart_by_what_they_do() -> None:
 def test_a_subclass_is_pickled_only_by_its_own_rule(name: str) -> None:
     with pytest.raises(CircuitError, match=f"a Fixed named '{name}' is a gate of one's own and cannot be pickled"):
         pickle.dumps(Circuit(1).append(fixed(name, 1), 0))
+
+
+@pytest.mark.parametrize("ask", [Circuit.inverse, lambda c: c.power(-2), lambda c: c[0].gate.controlled().inverse()])
+def test_what_a_class_does_not_give_is_named(ask) -> None:
+    circuit = Circuit(1).append(fixed("turn", 1), 0)
+    with pytest.raises(CircuitError, match=r"turn is .* without inverse: give its class, Fixed, a method inverse"):
+        ask(circuit)
+
+
+def test_a_gate_that_lacks_what_is_needed_is_not_called_anything_else() -> None:
+    class Bare(Gate):
+        pass
+
+    with pytest.raises(CircuitError, match=r"bare is .* without matrix: give its class, Bare, a method matrix"):
+        qd.compile(Circuit(1).append(Bare("bare", 1), 0))
+    with pytest.raises(CircuitError, match=r"without derivative: give its class, Bare, a method derivative\(k"):
+        Bare("bare", 1, 1).derivative(0, 0.3)
+    for name in ("matrix", "inverse"):
+        with pytest.raises(CircuitError, match=f"measure is not unitary and has no {name}"):
+            getattr(MEASURE, name)()
 
 
 def test_equal_gates_are_equal_under_controls() -> None:

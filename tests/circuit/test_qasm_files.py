@@ -156,6 +156,15 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path):
         qasm.load(write(folder, main='OPENQASM 2.0; include "link.qasm";'))
 
 
+def test_links_in_a_circle_are_files_that_cannot_be_read(tmp_path: Path):
+    (tmp_path / "circle.qasm").symlink_to("circle.qasm")
+    with pytest.raises(OSError, match=r"circle\.qasm"):
+        qasm.load(tmp_path / "circle.qasm")
+    with pytest.raises(QasmError, match=r'the included file cannot be read .*"circle.qasm"') as caught:
+        qasm.load(write(tmp_path, main='OPENQASM 2.0;\ninclude "circle.qasm";'))
+    assert (caught.value.line, caught.value.column) == (2, 1)
+
+
 def test_a_file_that_includes_itself_is_refused(tmp_path: Path):
     main = write(tmp_path, main='OPENQASM 2.0; include "a.qasm";', a='include "main.qasm";')
     with pytest.raises(QasmError, match="includes itself"):

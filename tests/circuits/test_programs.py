@@ -131,6 +131,15 @@ def test_what_turns_out_to_be_impossible_ends_in_one_line(name: str, words: str,
     assert err.count("\n") == 1
 
 
+def test_a_package_that_is_missing_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    program = programs.load("train_digits")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        training.run(lambda: program.main(["--epochs", "1"]))
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(": the digits come with scikit-learn: pip install scikit-learn\n")
+
+
 def test_a_program_that_ends_well_is_let_be() -> None:
     done: list[int] = []
     training.run(lambda: done.append(1))

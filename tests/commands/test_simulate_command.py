@@ -117,6 +117,10 @@ def test_on_ranks_started_here(tmp_path, capsys) -> None:
         (["--param", "phi=1,2"], "must be a finite number; got [1.0, 2.0]"),
         (["--param", "phi=1", "--param", "phi=2"], "phi is given twice"),
         (["--param", "phi=@a.txt"], "end in .json or .npy"),
+        (["--param", "theta=@empty.npy"], "--param theta=@empty.npy: empty.npy is not an array of NumPy's"),
+        (["--param", "theta=@words.npy"], "--param theta=@words.npy: words.npy is not an array of NumPy's"),
+        (["--param", "theta=@deep.json"], "--param theta=@deep.json: deep.json has no list of numbers"),
+        (["--observable", "@words.npy"], "--observable @words.npy: this is no text file"),
         (["--param", "phi=1"], "without a value: theta[0], theta[1], theta[2]; give --param theta[0]=0.3"),
         (["--observable", "Z0 +"], "'+' is no term of a sum of Pauli strings; write it as"),
         (["--observable", "Q0"], "'Q0' is no term"),
@@ -133,6 +137,9 @@ def test_on_ranks_started_here(tmp_path, capsys) -> None:
 )
 def test_what_cannot_be_is_refused_with_the_option(qasm, capsys, monkeypatch, tmp_path, arguments, said) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("empty.npy").touch()
+    Path("words.npy").write_bytes(b"no array, and no text: \xff")
+    Path("deep.json").write_text("[" * 100_000)
     given = [] if "--param" in arguments else ["--param", "phi=1", "--param", "theta=1,2,3"]
     assert main(["simulate", qasm, *given, *arguments]) == 2
     printed = capsys.readouterr()

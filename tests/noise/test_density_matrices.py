@@ -6,7 +6,7 @@ from kraus_reference import density, expectation, noisy_circuit
 
 import qdist as qd
 from qdist.backends.errors import StateError
-from qdist.circuit import GATES, CircuitError
+from qdist.circuit import GATES, CircuitError, Gate
 from qdist.noise.doubled import conjugate
 from qdist.program.compiled import LONG
 from qdist.state.statevector import StateVector
@@ -34,6 +34,35 @@ def test_conjugates_of_gates_that_carry_data() -> None:
     for gate, _, params, *_ in circuit:
         other, changed = conjugate(gate, params)
         np.testing.assert_allclose(other.matrix(*changed), gate.matrix(*params).conj(), atol=1e-14)
+
+
+class OnlyItsMatrix(Gate):
+    """A gate of one's own whose class says nothing but its matrix."""
+
+    __slots__ = ("_fixed",)
+
+    def __init__(self, name: str, matrix: np.ndarray) -> None:
+        self._set(_fixed=matrix)
+        super().__init__(name, len(matrix).bit_length() - 1)
+
+    def matrix(self, *params: float) -> np.ndarray:
+        return self._fixed
+
+
+@pytest.mark.parametrize("qubits", [1, 2])
+@pytest.mark.parametrize("controls", [0, 1])
+@pytest.mark.parametrize("name", ["mine", "s"])
+def test_gates_that_have_no_inverse_have_density_matrices(qubits: int, controls: int, name: str, device: str) -> None:
+    gate = OnlyItsMatrix(name, qd.library.random_su(1 << qubits, 5)).controlled(controls, 0)
+    theta = qd.Parameter("theta")
+    plain = qd.Circuit(3).h([0, 1, 2]).rx(theta, 0).append(gate, range(gate.num_qubits))
+    noisy = plain.copy().amplitude_damping(0.3, 0)
+    found = exact(noisy, device)
+    np.testing.assert_allclose(found.density_matrix([0.4]), density(noisy, [0.4]), atol=1e-12)
+    value, gradient = found.value_and_grad("X0 Z1", [0.4])
+    ends = [expectation(noisy, qd.PauliSum("X0 Z1"), [0.4 + step]) for step in (1e-4, -1e-4)]
+    assert abs(value - found.expectation("X0 Z1", [0.4])) < 1e-12
+    assert abs(gradient[0] - (ends[0] - ends[1]) / 2e-4) < 1e-7
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [("complex128", 1e-13), ("complex64", 1e-6)])
@@ -148,6 +177,14 @@ def test_what_does_not_fit_names_the_other_method(monkeypatch: pytest.MonkeyPatc
 def test_wrong_questions(ask, message: str) -> None:
     with pytest.raises((StateError, CircuitError), match=message):
         ask(exact(qd.Circuit(2).h(0).bit_flip(0.1, 0), "cpu"))
+
+
+@pytest.mark.parametrize("method", ["trajectories", "density_matrix"])
+@pytest.mark.parametrize("channel", [None, qd.noise.depolarizing(0.1)])
+def test_no_qubits_are_refused(method: str, channel: object) -> None:
+    model = None if channel is None else qd.noise.NoiseModel().add(channel)
+    with pytest.raises(StateError, match="the number of qubits must be an int from 1 to 62; got 0"):
+        qd.noise.compile(qd.Circuit(0), model, method=method)
 
 
 def test_mistyped_arguments_name_the_right_one() -> None:

@@ -123,6 +123,16 @@ def test_training_curves_begin_at_step_1_and_show_the_goal() -> None:
 
 
 @pytest.mark.usefixtures("matplotlib")
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 40])
+def test_steps_are_counted_in_whole_numbers(steps: int) -> None:
+    axes = plot_training([1.0 / k for k in range(1, steps + 1)]).axes[0]
+    low, high = axes.get_xlim()
+    shown = [place for place in axes.get_xticks() if low <= place <= high]
+    assert shown
+    assert all(place == round(place) for place in shown)
+
+
+@pytest.mark.usefixtures("matplotlib")
 def test_notebooks_show_figures_though_pyplot_is_not_imported() -> None:
     """Jupyter knows how to draw plain Figures only once pyplot is there."""
     for figure in (plot_training([2.0, 1.0]), qd.Circuit(1).h(0).draw("mpl")):

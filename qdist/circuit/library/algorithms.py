@@ -5,8 +5,10 @@ from collections.abc import Iterable
 
 from qdist.hints import hinted
 
-from ..circuit import Circuit
+from ..circuit import Circuit, checked_circuit
 from ..errors import CircuitError
+from ..wires import check_count
+from .arguments import bit_string, integer, listed
 
 
 @hinted
@@ -33,6 +35,9 @@ def qft(num_qubits: int, inverse: bool = False, swaps: bool = True) -> Circuit:
 @hinted
 def constant_oracle(num_qubits: int, value: int) -> Circuit:
     """The oracle |x>|y> -> |x>|y ^ value> of a constant function; x is on qubits 0 to n - 1, y on qubit n."""
+    num_qubits = check_count(num_qubits, "qubits")
+    if value not in (0, 1):
+        raise CircuitError(f"the value of a function is 0 or 1; got {value!r}")
     circuit = Circuit(num_qubits + 1)
     if value:
         circuit.x(num_qubits)
@@ -48,9 +53,9 @@ def parity_oracle(mask: str) -> Circuit:
     Args:
         mask: a bit string, highest qubit first. x is on qubits 0 to n - 1, y on qubit n = len(mask).
     """
-    num_qubits = len(mask)
+    num_qubits = len(bit_string(mask))
     circuit = Circuit(num_qubits + 1)
-    for qubit, bit in enumerate(reversed(_bit_string(mask))):
+    for qubit, bit in enumerate(reversed(mask)):
         if bit == "1":
             circuit.cx(qubit, num_qubits)
     return circuit
@@ -66,7 +71,7 @@ def deutsch_jozsa(oracle: Circuit) -> Circuit:
 
     At the end qubits 0 to n - 1 are all 0 if f is constant, and never all 0 if it is balanced.
     """
-    inputs = range(oracle.num_qubits - 1)
+    inputs = range(checked_circuit(oracle, "deutsch_jozsa").num_qubits - 1)
     circuit = Circuit(oracle.num_qubits)
     circuit.x(len(inputs))
     circuit.h(range(oracle.num_qubits))
@@ -98,7 +103,7 @@ def grover(marked: Iterable[str], iterations: int | None = None) -> Circuit:
     >>> grover(["101"]).num_qubits
     3
     """
-    strings = [_bit_string(string) for string in marked]
+    strings = [bit_string(string) for string in listed(marked, "marked", "bit strings")]
     lengths = {len(string) for string in strings}
     if len(lengths) != 1 or len(set(strings)) != len(strings):
         raise CircuitError(f"marked strings must be different and equally long, got {strings}")
@@ -129,7 +134,8 @@ def phase_estimation(unitary: Circuit, num_evaluation: int, preparation: Circuit
             used 2^t - 1 times.
         preparation: prepares the eigenstate, or a superposition of some, on the qubits of the unitary.
     """
-    num_qubits = num_evaluation + unitary.num_qubits
+    num_evaluation = check_count(num_evaluation, "evaluation qubits")
+    num_qubits = num_evaluation + checked_circuit(unitary, "phase_estimation").num_qubits
     system = range(num_evaluation, num_qubits)
     circuit = Circuit(num_qubits)
     if preparation is not None:
@@ -154,7 +160,9 @@ def amplitude_estimation(preparation: Circuit, objective: int, num_evaluation: i
         objective: the qubit of A that is 1 in good states.
         num_evaluation: the number t of evaluation qubits. A and its inverse are used 2^t - 1 times each.
     """
-    if not 0 <= objective < preparation.num_qubits:
+    num_evaluation = check_count(num_evaluation, "evaluation qubits")
+    checked_circuit(preparation, "amplitude_estimation")
+    if not 0 <= integer(objective, "objective") < preparation.num_qubits:
         raise CircuitError(f"objective {objective} is not a qubit of a preparation on {preparation.num_qubits}")
     num_qubits = num_evaluation + preparation.num_qubits
     system = range(num_evaluation, num_qubits)
@@ -181,9 +189,3 @@ def _flip_phase(circuit: Circuit, string: str) -> None:
     circuit.mcp(math.pi, controls, target, ctrl_state=string[1:])
     if string[0] == "0":
         circuit.x(target)
-
-
-def _bit_string(string: str) -> str:
-    if not string or set(string) - {"0", "1"}:
-        raise CircuitError(f"expected a bit string such as '1011', highest qubit first; got {string!r}")
-    return string

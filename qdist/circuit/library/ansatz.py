@@ -12,6 +12,7 @@ from ..parameters import ParameterVector
 from ..pauli import PauliSum
 from ..pauli.operators import Terms
 from ..wires import check_count
+from .arguments import integer, listed
 from .evolution import add_rotation
 from .graphs import Entanglement, entangling_pairs, weighted_edges
 from .hamiltonians import maxcut
@@ -46,9 +47,10 @@ def hardware_efficient(
     """
     num_qubits, layers = check_count(num_qubits, "qubits"), check_count(layers, "layers")
     pairs = entangling_pairs(num_qubits, entanglement)
-    turns = [_gate(name, num_qubits=1, num_params=1) for name in rotations]
+    names = listed(rotations, "rotations", "names of gates")
+    turns = [_gate(name, num_qubits=1, num_params=1) for name in names]
     entangle = _gate(entangler, num_qubits=2, num_params=0)
-    rounds = layers + final_rotations
+    rounds = layers + bool(final_rotations)
     theta = iter(ParameterVector(name, rounds * len(turns) * num_qubits))
     circuit = Circuit(num_qubits)
     for layer in range(rounds):
@@ -62,7 +64,7 @@ def hardware_efficient(
 
 
 def _gate(name: str, num_qubits: int, num_params: int) -> Gate:
-    gate = GATES.get(name)
+    gate = GATES.get(name) if isinstance(name, str) else None
     if gate is None or (gate.num_qubits, gate.num_params) != (num_qubits, num_params):
         raise CircuitError(f"{name!r} is not a gate on {num_qubits} qubits with {num_params} parameters")
     return gate
@@ -114,6 +116,7 @@ def strongly_entangling_layers(
     num_qubits, layers = check_count(num_qubits, "qubits"), check_count(layers, "layers")
     if ranges is None:
         ranges = [1 + layer % max(1, num_qubits - 1) for layer in range(layers)]
+    ranges = [integer(r, "a range") for r in listed(ranges, "ranges", "ints, one a layer")]
     if len(ranges) != layers or (num_qubits > 1 and any(r % num_qubits == 0 for r in ranges)):
         raise CircuitError(f"{layers} ranges that are no multiple of {num_qubits} are needed, got {list(ranges)}")
     theta = iter(ParameterVector(name, 3 * num_qubits * layers))

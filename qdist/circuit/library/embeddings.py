@@ -12,6 +12,7 @@ from ..circuit import Circuit
 from ..errors import CircuitError
 from ..parameters import Angle, ParameterVector
 from ..wires import check_count
+from .arguments import listed
 from .graphs import Entanglement, entangling_pairs
 
 
@@ -25,8 +26,9 @@ def angle_embedding(features: Sequence[Angle], rotation: str = "rx") -> Circuit:
     """
     if rotation not in ("rx", "ry", "rz"):
         raise CircuitError(f"rotation must be 'rx', 'ry' or 'rz', got {rotation!r}")
-    circuit = Circuit(len(features))
-    for qubit, angle in enumerate(features):
+    angles = listed(features, "features", "angles, one a qubit")
+    circuit = Circuit(len(angles))
+    for qubit, angle in enumerate(angles):
         getattr(circuit, rotation)(angle, qubit)
     return circuit
 
@@ -41,8 +43,8 @@ def amplitude_embedding(features: ArrayLike, normalize: bool = False, pad_with: 
         pad_with: the value that fills a vector up to a power of two; without it the length must be one.
     """
     amplitudes = np.asarray(features)
-    if amplitudes.ndim != 1 or not len(amplitudes):
-        raise CircuitError(f"features must be a vector, got shape {amplitudes.shape}")
+    if amplitudes.ndim != 1 or not len(amplitudes) or amplitudes.dtype.kind not in "biufc":
+        raise CircuitError(f"features must be a vector of numbers, got shape {amplitudes.shape} of {amplitudes.dtype}")
     num_qubits = (len(amplitudes) - 1).bit_length()
     missing = 2**num_qubits - len(amplitudes)
     if missing and pad_with is None:
@@ -84,7 +86,12 @@ def zz_feature_map(num_qubits: int, reps: int = 2, entanglement: Entanglement = 
 @hinted
 def zz_feature_angles(features: ArrayLike, entanglement: Entanglement = "full") -> NDArray[np.float64]:
     """The parameters of `zz_feature_map` for data: shape (..., n) in, (..., n + number of pairs) out."""
-    x = np.asarray(features, dtype=np.float64)
+    try:
+        x = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError):
+        x = np.zeros(())
+    if not x.ndim:
+        raise CircuitError(f"features must be real numbers of shape (..., n); got {features!r}")
     pairs = np.array(entangling_pairs(x.shape[-1], entanglement), dtype=np.intp).reshape(-1, 2)
     rest = math.pi - x
     return np.concatenate([2 * x, 2 * rest[..., pairs[:, 0]] * rest[..., pairs[:, 1]]], axis=-1)

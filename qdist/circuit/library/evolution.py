@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from qdist.hints import hinted
 
 from ..circuit import Circuit
@@ -12,6 +14,7 @@ from ..errors import CircuitError
 from ..parameters import Angle
 from ..pauli import Hermitian, PauliString, PauliSum
 from ..wires import check_count
+from .arguments import angle
 from .graphs import disjoint_layers, lattice_edges, num_sites
 from .hamiltonians import heisenberg_xxz, tfim
 
@@ -58,9 +61,9 @@ def trotter(
             raise CircuitError(f"the coefficients of a Hamiltonian must be real: {part!r}")
         if not part.is_commuting():
             raise CircuitError(f"the strings of a part must commute with each other: {part!r}")
-    if order != 1 and (order < 2 or order % 2):
-        raise CircuitError(f"the order must be 1 or even, got {order}")
-    steps = check_count(steps, "steps")
+    if not isinstance(order, int | np.integer) or order < 1 or (order > 1 and order % 2):
+        raise CircuitError(f"the order must be 1 or even, got {order!r}")
+    time, steps = angle(time, "the time"), check_count(steps, "steps")
     if steps < 1:
         raise CircuitError(f"at least one step is needed, got {steps}")
     needed = max((part.num_qubits for part in parts), default=0)

@@ -21,11 +21,15 @@ from ..wires import check_count
 from .evolution import add_rotation
 
 
-@functools.lru_cache(maxsize=1024)
 @hinted
 def annihilation(mode: int) -> PauliSum:
     """The operator a_p that empties a mode."""
-    bit = 1 << check_count(mode, "a mode")
+    return _annihilation(check_count(mode, "a mode"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _annihilation(mode: int) -> PauliSum:
+    bit = 1 << mode
     below = bit - 1
     x, y = PauliString.from_masks(bit, below), PauliString.from_masks(bit, below | bit)
     return PauliSum([(x, 0.5), (y, 0.5j)])
@@ -50,10 +54,17 @@ def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_b
         two_body: (pq|rs) in the chemists' order, of shape (n, n, n, n).
 
     Raises:
-        CircuitError: if any of them has an imaginary part: the orbitals must be real.
+        CircuitError: for other shapes, for what has an imaginary part (the orbitals must be real), and for what lacks
+            the symmetries of integrals over real orbitals, as in the physicists' order.
     """
-    constant = float(_real("constant", constant))
-    one_body, two_body = _real("one_body", one_body), _real("two_body", two_body)
+    constant = float(_real("constant", constant, 0))
+    one_body, two_body = _real("one_body", one_body, 2), _real("two_body", two_body, 4)
+    if one_body.shape != (len(one_body),) * 2 or two_body.shape != (len(one_body),) * 4:
+        raise CircuitError(
+            f"one_body has shape {one_body.shape} and two_body {two_body.shape}; of n orbitals they have (n, n) and "
+            "(n, n, n, n)"
+        )
+    _check_symmetric(one_body, two_body)
     orbitals = range(len(one_body))
     moves = {
         (p, q): sum((creation(2 * p + s) @ annihilation(2 * q + s) for s in (0, 1)), PauliSum())
@@ -67,12 +78,31 @@ def electronic_hamiltonian(constant: float, one_body: NDArray[np.float64], two_b
     return PauliSum.from_masks(simple.x, simple.z, simple.coefficients.real)
 
 
-def _real(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _real(name: str, values: ArrayLike, axes: int) -> NDArray[np.float64]:
     """Integrals as an array of real numbers."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values, np.complex128)
+    except (TypeError, ValueError):
+        raise CircuitError(f"{name} must be numbers; got {values!r}") from None
+    if array.ndim != axes:
+        raise CircuitError(f"{name} has {axes} axes; got shape {array.shape}")
     if np.iscomplexobj(array) and array.imag.any():
         raise CircuitError(f"{name} has an imaginary part: the integrals must be over real orbitals")
     return array.real.astype(np.float64)
+
+
+def _check_symmetric(one_body: NDArray[np.float64], two_body: NDArray[np.float64]) -> None:
+    if not _is_close(one_body, one_body.T):
+        raise CircuitError("one_body must be symmetric: h_pq = h_qp, over real orbitals")
+    if not (_is_close(two_body, two_body.swapaxes(0, 1)) and _is_close(two_body, two_body.transpose(2, 3, 0, 1))):
+        raise CircuitError(
+            "two_body must have the symmetries (pq|rs) = (qp|rs) = (rs|pq) of the chemists' order, over real orbitals; "
+            "integrals <pq|rs> in the physicists' order become those by two_body.transpose(0, 2, 1, 3)"
+        )
+
+
+def _is_close(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    return bool(np.allclose(one, other, rtol=0, atol=1e-6 * np.abs(one).max(initial=0.0)))
 
 
 def _weighted(moves: dict[tuple[int, int], PauliSum], weights: NDArray[np.float64]) -> PauliSum:
@@ -109,9 +139,10 @@ def excitations(num_electrons: int, num_modes: int) -> list[Excitation]:
 @hinted
 def hartree_fock(num_electrons: int, num_modes: int) -> Circuit:
     """The Hartree-Fock state: the lowest modes occupied, by X gates."""
-    circuit = Circuit(num_modes)
-    circuit.x(range(check_count(num_electrons, "electrons")))
-    return circuit
+    num_electrons, num_modes = check_count(num_electrons, "electrons"), check_count(num_modes, "spin orbitals")
+    if num_electrons > num_modes:
+        raise CircuitError(f"{num_electrons} electrons do not fit in {num_modes} spin orbitals")
+    return Circuit(num_modes).x(range(num_electrons))
 
 
 @hinted

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from qdist.hints import hinted
 
 from ..errors import CircuitError
+from .arguments import listed, real
 
 Edge: TypeAlias = tuple[int, int]
 Entanglement: TypeAlias = "str | Iterable[Edge]"
@@ -42,7 +43,7 @@ def weighted_edges(graph: Any) -> tuple[int, list[tuple[int, int, float]]]:
         _check_vertices((a, b), "edge", edge)
         if frozenset((a, b)) in found:
             raise CircuitError(f"the edge between {a} and {b} is given twice; add up the weights")
-        found[frozenset((a, b))] = (int(a), int(b), float(weight))
+        found[frozenset((a, b))] = (int(a), int(b), real(weight, f"the weight of edge ({a}, {b})"))
     vertices = list(getattr(graph, "nodes", ())) or [0]
     _check_vertices(vertices, "graph", graph)
     highest = max(itertools.chain(vertices, *found), default=0)
@@ -138,7 +139,10 @@ def entangling_pairs(num_qubits: int, entanglement: Entanglement) -> list[Edge]:
     """
     chain = [(q, q + 1) for q in range(num_qubits - 1)]
     if not isinstance(entanglement, str):
-        return [(a, b) for a, b in entanglement]
+        pairs = [listed(pair, "a pair", "two qubits") for pair in listed(entanglement, "entanglement", "pairs (a, b)")]
+        if any(len(pair) != 2 for pair in pairs):
+            raise CircuitError(f"entanglement must be a list of pairs (a, b); got {entanglement!r}")
+        return [(a, b) for a, b in pairs]
     match entanglement:
         case "linear":
             return chain

@@ -6,6 +6,7 @@ from typing import Any
 from qdist.hints import hinted
 
 from ..pauli import PauliSum
+from .arguments import real
 from .graphs import lattice_edges, num_sites, weighted_edges
 
 
@@ -22,6 +23,7 @@ def tfim(shape: int | Sequence[int], J: float = 1.0, h: float = 1.0, periodic: b
     >>> print(tfim(3, h=0.5))
     -1 * Z0 Z1 - 1 * Z1 Z2 - 0.5 * X0 - 0.5 * X1 - 0.5 * X2
     """
+    J, h = real(J, "J"), real(h, "h")
     bonds = [(f"Z{a} Z{b}", -J) for a, b in lattice_edges(shape, periodic)]
     field = [(f"X{site}", -h) for site in range(num_sites(shape))]
     return PauliSum(bonds + field).simplify(0)
@@ -42,6 +44,7 @@ def heisenberg_xxz(
         h: the longitudinal field.
         periodic: close the chain or lattice.
     """
+    J, delta, h = real(J, "J"), real(delta, "delta"), real(h, "h")
     bonds = [
         (f"{letter}{a} {letter}{b}", J * strength)
         for a, b in lattice_edges(shape, periodic)

@@ -12,6 +12,7 @@ from ..circuit import Circuit
 from ..errors import CircuitError
 from ..gates import GATES
 from ..wires import check_count
+from .arguments import listed
 
 Seed = int | np.random.Generator | None
 
@@ -51,6 +52,8 @@ def random_su(size: int, seed: Seed = None) -> NDArray[np.complex128]:
     determinant 1.
     """
     rng, size = _generator(seed), check_count(size, "rows of the matrix")
+    if not size:
+        raise CircuitError("a matrix of SU(size) has at least one row, got size=0")
     gaussian = rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size))
     q, r = np.linalg.qr(gaussian)
     # The factorisation is unique only up to phases; this choice of them makes the measure Haar's.
@@ -69,6 +72,7 @@ def random_circuit(num_qubits: int, depth: int, seed: Seed = None, gates: Sequen
         seed: an integer, or a NumPy Generator to draw from.
         gates: the names to draw from, each as likely as the others among those that still fit.
     """
+    gates = listed(gates, "gates", "names of gates")
     unknown = [name for name in gates if name not in GATES]
     if unknown:
         raise CircuitError(f"no gates of the names {unknown} exist")

@@ -32,7 +32,10 @@ class Hermitian:
     __slots__ = ("_matrix", "_qubits")
 
     def __init__(self, matrix: ArrayLike, qubits: Sequence[int]) -> None:
-        values = np.array(matrix, dtype=np.complex128)
+        try:
+            values = np.array(matrix, dtype=np.complex128)
+        except (TypeError, ValueError):
+            raise CircuitError(f"the matrix must be an array of numbers; got {matrix!r}") from None
         places = tuple(checked_qubits(qubits))
         size = 1 << len(places)
         if values.shape != (size, size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
@@ -238,12 +239,16 @@ class PauliSum(Operator["PauliSum"]):
             raise CircuitError(f"the matrix must be square with a power of two of rows, got shape {values.shape}")
         if not np.isfinite(values).all():
             raise CircuitError("the matrix has elements that are not finite")
-        check_matrix(len(values).bit_length() - 1, 6)
+        width = len(values).bit_length() - 1
+        places = range(width) if qubits is None else masks.checked_qubits(qubits)
+        if len(places) != width:
+            raise CircuitError(f"the matrix acts on {width} qubits; {len(places)} were given: {list(places)}")
+        check_matrix(width, 6)
         x, z, coefficients = dense.from_matrix(values)
         if np.array_equal(values, values.conj().T):
             coefficients = coefficients.real.astype(np.complex128)
         result = cls._of(x, z, coefficients).simplify()
-        return result if qubits is None else result.relabel(qubits)
+        return result if qubits is None else result.relabel(places)
 
     @classmethod
     def from_openfermion(cls, qubit_operator: Any) -> PauliSum:
@@ -403,6 +408,8 @@ class PauliSum(Operator["PauliSum"]):
 
     def allclose(self, other: PauliSum, tolerance: float = 1e-9) -> bool:
         """Whether every coefficient, once merged, differs by at most `tolerance`."""
+        if not isinstance(other, Operator | numbers.Complex):
+            raise TypeError(f"a PauliSum is compared with another, with a PauliString or a number, not with {other!r}")
         difference = (self - other).simplify(0).coefficients
         return bool((np.abs(difference) <= tolerance).all())
 
@@ -465,6 +472,10 @@ def _checked_width(terms: PauliString | PauliSum, num_qubits: int | None) -> int
     needed = terms.num_qubits
     if num_qubits is None:
         return needed
+    try:
+        num_qubits = operator.index(num_qubits)
+    except TypeError:
+        raise CircuitError(f"the number of qubits must be an int; got {num_qubits!r}") from None
     if num_qubits < needed:
         raise CircuitError(f"the operator acts on qubit {needed - 1}; {num_qubits} qubits are too few")
     return num_qubits

@@ -41,7 +41,7 @@ def load(path: str | PathLike[str]) -> Circuit:
 
     Raises QasmError as `loads` does, also for a file of more than 256 MiB, and OSError for one that cannot be read.
     """
-    file = Path(path).resolve()
+    file = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links in a circle
     with open(file, "rb") as stream:
         # Pipes have no size.
         size = os.fstat(stream.fileno()).st_size or _MAX_BYTES

@@ -192,7 +192,7 @@ class Reader:
         if self._folder is None:
             raise node.error(f'"{node.path}" cannot be included: a program given as text has no folder; use load(path)')
         try:
-            path = (self._folder / node.path).resolve()
+            path = Path(os.path.realpath(self._folder / node.path))
             if not path.is_relative_to(self._folder):
                 raise node.error(f'"{node.path}" is outside the folder of the program, {self._folder}')
             if str(path) in self._open_files:
