@@ -54,9 +54,19 @@ def is_shown(comm: _Ranked | None = None, wanted: bool | None = None) -> bool:
 
 def _is_watched() -> bool:
     stream = sys.stderr
-    if stream is None:
+    try:
+        return stream.isatty() or type(stream).__module__.startswith("ipykernel")
+    except (AttributeError, ValueError):  # None, what only writes in the place of a stream, or a stream that is closed.
         return False
-    return stream.isatty() or type(stream).__module__.startswith("ipykernel")
+
+
+def _write(text: str) -> None:
+    """To stderr as it is now. A line that cannot be drawn is left out: the work goes on without it."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        pass
 
 
 def showing(wanted: bool | None) -> AbstractContextManager[None]:
@@ -136,13 +146,13 @@ class Progress:
             return
         line = self._line(now)
         self._longest = max(self._longest, len(line))
-        print(f"\r{line:<{self._longest}}", end="", file=sys.stderr, flush=True)
+        _write(f"\r{line:<{self._longest}}")
 
     def end(self) -> None:
         """Draws the last state, if any was drawn."""
         if self._longest:
             self.draw(time.perf_counter())
-            print(file=sys.stderr, flush=True)
+            _write("\n")
 
     def _line(self, now: float) -> str:
         seconds = now - self._started

@@ -3,6 +3,8 @@
 import io
 import sys
 import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -51,6 +53,54 @@ def test_shown_in_terminals_and_notebooks_on_the_first_rank(monkeypatch) -> None
         assert is_shown()
     monkeypatch.setattr(sys, "stderr", None)
     assert not is_shown()
+
+
+class Writer:
+    """Has nothing but what print() needs, as many programs put in the place of a stream."""
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def write(self, text: str) -> int:
+        self.written += text
+        return len(text)
+
+
+class BrokenPipe(Terminal):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def closed(stream: io.StringIO) -> io.StringIO:
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stream", [Writer(), closed(io.StringIO()), None, BrokenPipe()], ids=["writer", "closed", "none", "broken pipe"]
+)
+def test_work_ends_well_whatever_stderr_is(monkeypatch, capsys, stream) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_INTERVAL", 0.001)
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert is_shown() == isinstance(stream, BrokenPipe)
+    assert sum(qd.compile(RANDOM).counts(20, seed=1).values()) == 20
+    with Progress("work", 4) as progress:
+        progress.advance()
+        wait_until(lambda: progress._longest > 0)  # For the thread that draws, which goes on.
+    assert capsys.readouterr().out == ""
+    if isinstance(stream, Writer):
+        assert "1/4, about" in stream.written
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    with Progress("more", 2):
+        wait_until(screen.getvalue)
+    assert "more" in screen.getvalue()
 
 
 def test_the_outermost_is_drawn_and_gathers_what_is_inside(drawn) -> None:

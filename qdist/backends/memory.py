@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 from qdist.comm import Communicator
 from qdist.native.memory import SMALL, check_array, free_memory, gib
 
-__all__ = ["aligned_empty", "aligned_zeros", "check_copies", "check_memory", "free_memory", "shard_bytes"]
+__all__ = ["ALIGNMENT", "aligned_empty", "aligned_zeros", "check_copies", "check_memory", "free_memory", "shard_bytes"]
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Bytes of which the addresses of amplitudes are multiples."""
 
 
 def aligned_zeros(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """A 1-D array of zeros at an address that is a multiple of 64. Pages are allocated at the first write."""
-    return _aligned(np.zeros(size + _ALIGNMENT // dtype.itemsize, dtype), size)
+    return _aligned(np.zeros(size + ALIGNMENT // dtype.itemsize, dtype), size)
 
 
 def aligned_empty(size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The same of any content."""
-    return _aligned(np.empty(size + _ALIGNMENT // dtype.itemsize, dtype), size)
+    return _aligned(np.empty(size + ALIGNMENT // dtype.itemsize, dtype), size)
 
 
 def _aligned(room: NDArray[Any], size: int) -> NDArray[Any]:
-    start = -room.ctypes.data % _ALIGNMENT // room.itemsize
+    start = -room.ctypes.data % ALIGNMENT // room.itemsize
     return room[start : start + size]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliSum
 from qdist.plan.tail import NO_TAIL, Tail
-from qdist.program import batches, gradient_checks
+from qdist.program import batches, gradient_checks, one_row
 from qdist.program.runner import Runner
 from qdist.program.workspace import Workspace
 from qdist.progress import Progress, counted, is_shown
@@ -55,11 +55,10 @@ def value_and_grad(
     if batched:
         params = checks.checked_batch(params, program.circuit.num_parameters)
     if method == "adjoint":
-        (value,), gradient = (
-            vjp(program, [observable], params, [np.ones(len(params))])
-            if batched
-            else _of_one(program, observable, params)
-        )
+        if batched:
+            (value,), gradient = vjp(program, [observable], params, [np.ones(len(params))])
+        else:
+            value, gradient = _of_one(program, observable, params)
     elif batched:
         batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(params))
         rows = [gradient_checks.METHODS[method](program, observable, row) for row in counted("rows", params)]
@@ -77,15 +76,13 @@ def value_and_grad(
     return value, gradient, program.evolved(params).expectations(terms)
 
 
-_ONE = np.ones(())
-
-
-def _of_one(program: Runner, observable: Observable, params: Any) -> tuple[list[Any], NDArray[np.float64]]:
+def _of_one(program: Runner, observable: Observable, params: Any) -> tuple[Any, NDArray[np.float64]]:
     """``vjp`` of one observable for one parameter set; with less ado where it goes as a row, in microseconds."""
-    output = Expectation(expectation.as_pauli_sum(observable, program.num_qubits))
-    if batches.is_one_row(program, [output]) and (theta := program.noted(params).theta) is not None:
-        return _pulled_back(program, theta, *batches.one_row_vjp(program, [output], theta, [_ONE]))
-    return vjp(program, [output], params, [1.0])
+    found = one_row.gradient(program, observable, params)
+    if found is not None:
+        return found
+    (value,), gradient = vjp(program, [observable], params, [1.0])
+    return value, gradient
 
 
 def vjp(
@@ -112,10 +109,10 @@ def vjp(
         checked = [checked_cotangent(program, o, g, ()) for o, g in zip(wanted, cotangents)]
         if initial is not None:
             return _vjp_from(program, wanted, params, checked, initial)
-        if kets is None and batches.is_one_row(program, wanted):
+        if kets is None and one_row.takes(program, wanted):
             theta = program.noted(params).theta
             if theta is not None:
-                return _pulled_back(program, theta, *batches.one_row_vjp(program, wanted, theta, checked))
+                return one_row.vjp(program, wanted, theta, checked)
         return _vjp(program, wanted, params, checked, None if kets is None else kets[0])
     if initial is not None:
         raise StateError("a batch of parameter sets here starts from |0...0>")
@@ -149,7 +146,7 @@ def jacobian(program: Runner, observables: Sequence[Observable], params: Any = N
     if not checks.is_batch(params):
         # All are checked before the first of them runs.
         sums = [as_hermitian_sum(o, program.num_qubits) for o in observables]
-        if batches.is_one_row(program, [Expectation(one) for one in sums]):
+        if one_row.takes(program, [Expectation(one) for one in sums]):
             theta = program.noted(params).theta
             if theta is not None:
                 return jacobian(program, sums, theta[None, : program.circuit.num_parameters])[0]

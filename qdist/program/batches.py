@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from qdist.backends import ObservableKernel, StateError, on_host
 from qdist.backends.memory import check_copies
-from qdist.circuit.binding import ParameterValues
 from qdist.program.runner import Runner
 from qdist.progress import counted
 from qdist.state.checking import checks
@@ -32,10 +31,7 @@ __all__ = [
     "each_state",
     "expectations",
     "fit",
-    "is_one_row",
     "one_part",
-    "one_row_values",
-    "one_row_vjp",
     "output_values",
     "parts",
     "row_vjp",
@@ -65,9 +61,6 @@ def _in_one_call(program: Runner) -> bool:
 
 _NONE = np.zeros(0)
 """Shared parameters, where all are of rows."""
-
-_ONE_ROW = np.zeros((1, 0))
-"""Parameters of rows, where all are shared by the one there is."""
 
 
 def expectations(program: Runner, observable: Observable, params: Any) -> NDArray[np.float64]:
@@ -204,42 +197,6 @@ def row_vjp(
     values, gradient, _ = found
     assert gradient is not None, "asked for"
     return reading.columns.values(values), gradient
-
-
-def is_one_row(program: Runner, outputs: Sequence[Output]) -> bool:
-    """Whether one parameter set goes as a batch of one row."""
-    return program.num_qubits <= program.row_programs.one_row and program.row_programs.takes(outputs)
-
-
-def one_row_values(program: Runner, outputs: Sequence[Output], params: ParameterValues | None) -> list[Any] | None:
-    """The values of outputs that are numbers, for one parameter set or what is bound, as ``one_row_vjp`` runs it; None
-    where it does not go so."""
-    if not is_one_row(program, outputs):
-        return None
-    theta = program.noted(params).theta
-    if theta is None:
-        return None
-    rows = program.row_programs.of(())
-    read = rows.values(_ONE_ROW, theta, rows.reading(outputs))
-    assert read is not None, "the values are finite"
-    return read[0][0].tolist()  # type: ignore[no-any-return]
-
-
-def one_row_vjp(
-    program: Runner, outputs: Sequence[Output], theta: NDArray[np.float64], cotangents: Sequence[NDArray[Any]]
-) -> tuple[list[Any], NDArray[np.float64]]:
-    """``Program.vjp`` of one parameter set as a row program: of one row without parameters of its own, since phases of
-    shared ones are one table where those of rows are a rotation each."""
-    rows = program.row_programs.of(())
-    reading = rows.reading(outputs)
-    flat = np.concatenate([g.ravel() for g in cotangents])[None]
-    found = rows.vjp(_ONE_ROW, theta, reading, flat, by_rows=False)
-    assert found is not None, "the values are finite"
-    values, _, gradient = found
-    assert gradient is not None, "asked for"
-    if reading.is_numbers:
-        return values[0].tolist(), gradient
-    return [float(v[0]) if v.ndim == 1 else v[0] for v in reading.columns.values(values)], gradient
 
 
 def check_unitary(program: Runner) -> None:

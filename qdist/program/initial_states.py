@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from numbers import Number
 from typing import Any
 
@@ -121,7 +121,7 @@ def _one(
 def _rows(program: Runner, params: Any, initial: Any) -> tuple[NDArray[np.float64], Iterator[StateVector]]:
     """Values and an initial state for each row. Raises StateError where there are different numbers of them."""
     parameters = program.source.parameters
-    count = None if isinstance(initial, StateVector) else len(initial)
+    count = None if isinstance(initial, StateVector) else _count(initial)
     if checks.is_batch(params):
         theta = checks.checked_batch(params, len(parameters), program.comm)
     else:
@@ -133,6 +133,17 @@ def _rows(program: Runner, params: Any, initial: Any) -> tuple[NDArray[np.float6
         adjoint.check_start(program, initial)
         return theta, (initial for _ in range(len(theta)))
     return theta, (_checked(program, one) for one in initial)
+
+
+def _count(initial: Any) -> int:
+    """How many states were given. Text, and what has no rows, is none."""
+    rows = hasattr(initial, "__len__") and getattr(initial, "ndim", 1) > 0
+    if not rows or isinstance(initial, str | bytes | Mapping | Set):
+        raise StateError(
+            "initial is a StateVector, the 2**n amplitudes of one, or for a batch an array or a list of those, one a "
+            f"row; got {initial!r}. StateVector.basis(n, '01') makes one of a basis state"
+        )
+    return len(initial)
 
 
 def _checked(program: Runner, given: Any) -> StateVector:

@@ -10,28 +10,27 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
 from qdist.circuit.binding import ParameterValues
 from qdist.comm import Communicator
 from qdist.hints import hinted, unexpected
 from qdist.plan.levels import Level
-from qdist.program import adjoint, batches, initial_states
+from qdist.program import adjoint, batches, initial_states, one_row
 from qdist.program import shots as shots_of
-from qdist.program.perthread import PerThread
 from qdist.program.runner import Runner
 from qdist.program.source import Source
 from qdist.program.tangent.derivatives import TangentProgram
 from qdist.program.watch import Watch, watching
 from qdist.progress import showing
 from qdist.state.checking import checks
-from qdist.state.measuring.estimates import Estimate, Estimates
+from qdist.state.measuring.estimates import Estimate, Estimates, check_exact
 from qdist.state.measuring.expectation import Observable, as_pauli_sum, checked_observables
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError
 from qdist.state.measuring.shadows import Shadow
 from qdist.state.moves.exchange import checksums
 from qdist.state.outputs import Expectation, Output, as_output, values
+from qdist.state.perthread import PerThread
 from qdist.state.statevector import StateVector
 from qdist.state.unplanned import run_unplanned
 
@@ -197,13 +196,12 @@ class Program(Runner):
             if estimates.ndim == 2:
                 return Estimates.of(estimates[:, 0], estimates.standard_error[:, 0], shots)
             return Estimate(estimates[0], estimates.standard_error[0], shots)
-        if readout_error is not None:
-            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        check_exact(seed, readout_error)
         if checks.is_batch(params):
             return batches.expectations(self, observable, params)
+        if (found := one_row.value(self, observable, params)) is not None:
+            return found
         output = Expectation(as_pauli_sum(observable, self.num_qubits))
-        if (found := batches.one_row_values(self, [output], params)) is not None:
-            return found[0]
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]
 
@@ -230,13 +228,12 @@ class Program(Runner):
         shots_of.check(self, shots)
         if shots is not None:
             return shots_of.estimated(self, listed, params, shots, seed, readout_error)
-        if readout_error is not None:
-            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        check_exact(seed, readout_error)
         if checks.is_batch(params):
             columns = [batches.expectations(self, observable, params) for observable in listed]
             return np.stack(columns, axis=1) if columns else np.zeros((len(params), 0))
         outputs = [Expectation(as_pauli_sum(observable, self.num_qubits)) for observable in listed]
-        if (found := batches.one_row_values(self, outputs, params)) is not None:
+        if (found := one_row.values(self, outputs, params)) is not None:
             return np.array(found)
         return self.evolved(params).expectations(listed)
 
@@ -294,7 +291,7 @@ class Program(Runner):
         Args:
             observable: Hermitian, in any form that ``StateVector.expectation`` takes.
             params: as for ``run``; or a batch of parameter sets, of shape (batch, number of parameters).
-            method: "adjoint", which costs about three runs however many parameters there are; as checks of it, and as
+            method: "adjoint", which costs about four runs however many parameters there are; as checks of it, and as
                 slow as they are simple, "parameter-shift" and "finite-difference".
             coefficients: whether to give a third result: the derivatives by the coefficients of a PauliSum, in its
                 order, which are the expectation values of its terms.

@@ -123,6 +123,8 @@ class RowPrograms:
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
         self._made: dict[tuple[tuple[int, ...], tuple[int, ...] | None], RowProgram] = {}
+        self.read_alone: Recent[tuple[RowProgram, Reading]] = Recent(16)
+        """How observables are read for one parameter set."""
 
     @cached_property
     def unfit(self) -> str:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from qdist.backends import Executor, StateError
 from qdist.backends.spread import Spread
 from qdist.circuit.binding import ParameterValues, flat_values
+from qdist.locks import open_in_forks
 from qdist.plan.layout import Layout
 from qdist.plan.plan import Plan, Segment
 from qdist.plan.precision import most_of_one_path
 from qdist.plan.tail import NO_TAIL, Tail, without_tail
 from qdist.program.compiled import Compiled, Values
-from qdist.program.perthread import PerThread
 from qdist.program.product_start import ProductStart
 from qdist.program.rows import RowPrograms
 from qdist.program.shortened import Shortened
@@ -31,16 +31,15 @@ from qdist.state.checking import same
 from qdist.state.checking.alike import check_ranks
 from qdist.state.measuring.readout import Readout
 from qdist.state.outputs import Output, observables_of
+from qdist.state.perthread import PerThread
 from qdist.state.recent import Recent
+from qdist.state.small_states import SMALL_QUBITS, SmallStates
 from qdist.state.statevector import StateVector
 
 __all__ = ["MAX_STARTS", "Runner"]
 
 MAX_STARTS = 8
 """Plans for given states that are kept: those of the layouts that were used last."""
-
-_SMALL_QUBITS = 10
-"""States of up to so many qubits take less time to run than to make."""
 
 _LONG_ON_CPU, _LONG_ON_GPU = 1 << 27, 1 << 33
 """Amplitudes of a shard times sweeps from which a run may take a second: shorter ones have no progress to show."""
@@ -65,7 +64,7 @@ class Runner:
         self.circuit, self.comm, self.dtype, self.affine = source.circuit, source.comm, source.dtype, source.affine
         self.backend, self.device = source.backend, source.backend.device
         # Executors hold one set of matrices: one thread at a time.
-        self.lock = lock or RLock()
+        self.lock = lock or open_in_forks(RLock())
         self._bound: PerThread[Values | None] = bound or PerThread(None)
         # The classical bits of every run where no mid-circuit operation is random.
         bits = (0,) * source.circuit.num_clbits
@@ -237,7 +236,7 @@ class Runner:
             with self.lock:
                 self._from_zero.hold(values)
                 if out is None:
-                    out = self._unset() if self._model is None else self._model.like(zeros=False)
+                    out = self._unset() if self._small is None else self._small.new()
                 self._single.run_from_zero(out.local)
             out.readout = self._readout
             return out
@@ -259,9 +258,9 @@ class Runner:
         return state
 
     @cached_property
-    def _model(self) -> StateVector | None:
-        """A small state is made like this one, which takes half the time; None where states are large."""
-        return self._unset() if self.num_qubits <= _SMALL_QUBITS else None
+    def _small(self) -> SmallStates | None:
+        """Where states of few qubits come from."""
+        return SmallStates(self._unset()) if self.num_qubits <= SMALL_QUBITS else None
 
     def _unset(self) -> StateVector:
         return StateVector.empty(self.num_qubits, self.dtype, self.comm, self.plan.layout, self.device)

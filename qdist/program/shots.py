@@ -47,7 +47,7 @@ def estimated(
 ) -> Estimates:
     """Means over shots: (observables,), or for a batch (batch, observables)."""
     number, rng = checks.checked_shots(shots), generator(program.comm, seed)
-    flips = flip_probabilities(readout_error, program.num_qubits)
+    flips = flip_probabilities(readout_error, program.num_qubits, program.comm)
     if program.is_random and flips is not None:
         raise StateError(
             "readout_error= is for circuits without mid-circuit measurements: here each run has an exact value"
@@ -84,7 +84,7 @@ def sample(
     """See ``Program.sample``."""
     number, rng = checks.checked_shots(shots), generator(program.comm, seed)
     chosen = checks.checked_qubits(qubits, program.num_qubits)
-    flips = flip_probabilities(readout_error, program.num_qubits)
+    flips = flip_probabilities(readout_error, program.num_qubits, program.comm)
     if program.is_random:
         drawn = [state.sample(1, rng) for state in program.runs(number, params, rng)]
         indices = np.concatenate(drawn) if drawn else np.zeros(0, np.int64)

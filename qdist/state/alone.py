@@ -10,11 +10,12 @@ from qdist.comm.bootstrap.initialize import DEFAULT_TIMEOUT
 from qdist.comm.guard.watch import Guard
 from qdist.comm.place import Place
 from qdist.comm.transports.solo import SoloTransport
+from qdist.locks import open_in_forks
 
 __all__ = ["alone"]
 
 _comm: Communicator | None = None
-_lock = Lock()
+_lock = open_in_forks(Lock())
 
 
 def alone() -> Communicator:

@@ -30,13 +30,12 @@ def prepare(state: StateVector, gate: Gate, qubits: Sequence[int], seed: Any) ->
         for position in positions:
             _spread(state, position)
     data = gate.data
-    if isinstance(data, int):
-        data = [(1 - (data >> k & 1), data >> k & 1) for k in range(len(qubits))]
     if np.ndim(data) == 1:
         _multiply(state, positions, np.asarray(data).astype(state.dtype))
-    else:
-        for position, pair in zip(positions, data):
-            _multiply(state, [position], np.asarray(pair).astype(state.dtype))
+        return
+    pairs = [(1 - (data >> k & 1), data >> k & 1) for k in range(len(qubits))] if isinstance(data, int) else data
+    for position, pair in zip(positions, pairs):
+        _multiply(state, [position], np.asarray(pair).astype(state.dtype))
 
 
 def _spread(state: StateVector, position: int) -> None:

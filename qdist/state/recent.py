@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from qdist.locks import open_in_forks
+
 __all__ = ["Recent"]
 
 Value = TypeVar("Value")
@@ -16,7 +18,7 @@ class Recent(Generic[Value]):
     """Keeps the ``most`` values that were used last."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._values, self._lock = most, OrderedDict[Hashable, Value](), Lock()
+        self._most, self._values, self._lock = most, OrderedDict[Hashable, Value](), open_in_forks(Lock())
 
     def get(self, key: Hashable) -> Value | None:
         with self._lock:

@@ -77,12 +77,15 @@ class Shards:
             self.backend.share(self._comm)
         self._shard_bits = num_qubits - far
         self._first, end = self.bounds(rank)
-        self._take_memory(end - self._first, dtype, zeros)
+        self._set_local(self._memory(end - self._first, dtype, zeros))
 
-    def _take_memory(self, size: int, dtype: np.dtype[Any], zeros: bool) -> None:
+    def _memory(self, size: int, dtype: np.dtype[Any], zeros: bool) -> NDArray[Any]:
         """Of so many amplitudes: zeros, or anything."""
-        self.traffic = Traffic()
-        self._local = self.backend.zeros(size, dtype) if zeros else self.backend.empty((size,), dtype)
+        return self.backend.zeros(size, dtype) if zeros else self.backend.empty((size,), dtype)
+
+    def _set_local(self, local: NDArray[Any]) -> None:
+        """These are this rank's amplitudes, which nothing has happened to yet."""
+        self._local, self.traffic = local, Traffic()
 
     @staticmethod
     def check_room(
@@ -104,12 +107,16 @@ class Shards:
 
     def like(self, zeros: bool = True) -> Self:
         """Another of the same shape, all amplitudes zero, or not set."""
+        self.check_room(self.num_qubits, self.dtype, self._comm, self.device)
+        share_cores(self._comm)
+        return self.on(self._memory(len(self._local), self.dtype, zeros))
+
+    def on(self, local: NDArray[Any]) -> Self:
+        """Another of the same shape, of which these are this rank's amplitudes."""
         result = type(self).__new__(type(self))
         result._comm, result._layout, result.backend = self._comm, self._layout, self.backend
         result._shard_bits, result._first = self._shard_bits, self._first
-        self.check_room(self.num_qubits, self.dtype, self._comm, self.device)
-        share_cores(self._comm)
-        result._take_memory(len(self._local), self.dtype, zeros)
+        result._set_local(local)
         return result
 
     def copy(self) -> Self:

@@ -23,7 +23,7 @@ from qdist.state.checking import checks, same
 from qdist.state.filling import check_filled, checked_factors, fill, fill_with_product
 from qdist.state.given import checked_communicator, checked_layout
 from qdist.state.measuring import expectation, measure
-from qdist.state.measuring.estimates import Estimate, Estimates, estimates
+from qdist.state.measuring.estimates import Estimate, Estimates, check_exact, estimates
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed
 from qdist.state.measuring.pictures import amplitudes_picture
@@ -35,6 +35,7 @@ from qdist.state.measuring.shots import tally
 from qdist.state.moves.gather import gathered
 from qdist.state.moves.relayout import relayout
 from qdist.state.reduced import ReducedStates, reduced_fidelity
+from qdist.state.shards import Traffic
 from qdist.tensorfile import agreeing
 
 __all__ = ["StateVector"]
@@ -89,9 +90,8 @@ class StateVector(ReducedStates):
         if self._first == 0:
             self.backend.set_first(self._local, 1.0)
 
-    def _take_memory(self, size: int, dtype: np.dtype[Any], zeros: bool) -> None:
-        super()._take_memory(size, dtype, zeros)
-        self.readout = None
+    def _set_local(self, local: NDArray[Any]) -> None:
+        self._local, self.traffic, self.readout = local, Traffic(), None
 
     # Other constructors ----------------------------------------------------------------------------------------------
 
@@ -474,7 +474,7 @@ class StateVector(ReducedStates):
         """
         if kwargs:
             raise unexpected(StateVector.expectation, kwargs)
-        if shots is not None or readout_error is not None:
+        if shots is not None or seed is not None or readout_error is not None:
             found = self.expectations([observable], shots=shots, seed=seed, readout_error=readout_error)
             assert isinstance(found, Estimates), "there are shots"
             return Estimate(found[0], found.standard_error[0], found.shots)
@@ -499,8 +499,7 @@ class StateVector(ReducedStates):
         listed = expectation.checked_observables(observables)
         if shots is not None:
             return estimates(self, listed, shots, seed, readout_error)
-        if readout_error is not None:
-            raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+        check_exact(seed, readout_error)
         return expectation.expectations(self, listed)
 
     @hinted
@@ -518,6 +517,8 @@ class StateVector(ReducedStates):
 
     def apply_pauli_sum(self, observable: Observable, out: StateVector | None = None) -> StateVector:
         """O |psi> of an observable, not normalised, as a new state or in `out`; coefficients may be complex."""
+        if out is not None and not isinstance(out, StateVector):
+            raise StateError(f"out is a StateVector, which StateVector.empty makes; got {out!r}")
         result = self.like() if out is None else out
         result.readout = None
         expectation.apply_pauli_sum(self, observable, result)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from threading import local
 
 from qdist.comm import Communicator, is_initialized, world
 from qdist.native import kernels
+from qdist.native.asked_threads import asked_threads
 
 __all__ = ["set_kernel_threads", "share_cores"]
 
@@ -28,8 +28,8 @@ def share_cores(comm: Communicator | None) -> None:
     """Gives the kernels this rank's share of its node's cores, once a thread, before its first program or state; None
     stands for the job's ranks, if there are any: they share cores whether or not they split a state.
 
-    Without it every rank would start a thread for every core. Where OMP_NUM_THREADS is set, or somebody has set the
-    kernels' threads already, that stays.
+    Without it every rank would start a thread for every core. Where OMP_NUM_THREADS asks for a number, or somebody has
+    set the kernels' threads already, that stays.
     """
     if hasattr(_this_thread, "shares"):
         return
@@ -44,5 +44,5 @@ def share_cores(comm: Communicator | None) -> None:
     if comm.local_size == 1:
         return
     _this_thread.shares = True
-    if "OMP_NUM_THREADS" not in os.environ and kernels.max_threads() == _at_start:
+    if not asked_threads() and kernels.max_threads() == _at_start:
         kernels.set_threads(comm.cores)

@@ -56,14 +56,28 @@ def test_calls_from_several_threads_at_once_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "threads"), [("3", 3), ("2,1", 2), ("", None), ("0", None), ("many", None), ("9999", 1024)]
+    ("given", "threads"),
+    [
+        ("3", 3),
+        ("1,3", 1),
+        (" +3 ", 3),
+        ("", None),
+        ("0", None),
+        ("-3", None),
+        ("many", None),
+        ("²", None),
+        ("9999", 1024),
+    ],
 )
 def test_threads_at_the_start_are_those_of_omp_num_threads_or_the_cores(given: str, threads: int | None) -> None:
-    code = "from qdist.native import kernels; import os; print(kernels.max_threads(), len(os.sched_getaffinity(0)))"
+    code = (
+        "import os, qdist as qd; "
+        "print(qd.native.kernels.max_threads(), qd.tensor.num_threads(), len(os.sched_getaffinity(0)))"
+    )
     environ = {**os.environ, "OMP_NUM_THREADS": given}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
-    found, cores = map(int, done.stdout.split())
-    assert found == (threads or cores)
+    of_kernels, of_tensors, cores = map(int, done.stdout.split())
+    assert of_kernels == of_tensors == (threads or cores)
 
 
 WAKES = """

@@ -134,6 +134,31 @@ def test_several_observables_come_from_the_same_shots() -> None:
             program.expectations(one, [0.9])
 
 
+@pytest.mark.parametrize("option", [{"seed": 3}, {"seed": np.random.default_rng(3)}, {"readout_error": 0.1}])
+def test_what_only_shots_have_a_use_for_is_refused_without_them(option) -> None:
+    program = qd.compile(qd.Circuit(2).h(0).cx(0, 1))
+    state = program.run()
+    wanted = rf"{next(iter(option))}= goes with shots="
+    for ask in (program.expectation, state.expectation):
+        with pytest.raises(StateError, match=wanted):
+            ask("Z0", **option)
+        assert ask("Z0", shots=10, **option).shots == 10
+    for ask in (program.expectations, state.expectations):
+        with pytest.raises(StateError, match=wanted):
+            ask(["Z0"], **option)
+        assert ask(["Z0"], shots=10, **option).shots == 10
+    with pytest.raises(StateError, match=wanted):
+        program.expectation("Z0", np.zeros((2, 0)), **option)
+
+
+@pytest.mark.parametrize("given", [None, 3, 1.5, Ellipsis], ids=repr)
+def test_what_is_no_list_of_observables_is_refused(given) -> None:
+    program = qd.compile(qd.Circuit(1).h(0))
+    for ask in (program.expectations, program.run().expectations, program.jacobian):
+        with pytest.raises(StateError, match=r"a list of observables, .* is needed; got"):
+            ask(given)
+
+
 def test_readout_errors_shrink_what_is_read() -> None:
     program = qd.compile(qd.Circuit(2).x(0))
     found = program.expectation("Z0 Z1", shots=20000, seed=1, readout_error=[(0.1, 0.2), (0.05, 0.3)])
@@ -155,6 +180,15 @@ def test_circuits_that_measure_halfway_give_means_over_runs() -> None:
     assert found.standard_error == pytest.approx(np.sin(1.0) * np.cos(0.3) / 2000**0.5, rel=0.1)
     samples = program.sample(500, seed=0)
     assert samples.mean() == pytest.approx((1 - np.cos(1.0) * np.cos(0.3)) / 2, abs=0.1)
+
+
+def test_shadows_are_told_apart_and_may_be_keys() -> None:
+    program = qd.compile(qd.Circuit(2).h(0))
+    first, second = program.shadow(4, seed=5), program.shadow(4, seed=5)
+    assert first == first
+    assert first != second
+    assert first != 3
+    assert len({first, second, first}) == 2
 
 
 def test_shadows_estimate_observables_that_are_chosen_later() -> None:

@@ -1,18 +1,26 @@
 """A process that ran kernels on threads may fork: parent and child both go on, on as many threads."""
 
+import copy
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
-from qdist import Circuit, compile
+from qdist import Circuit, Parameter, compile
 from qdist.native import kernels
-from qdist.tensor import Tensor
+from qdist.state.recent import Recent
+from qdist.tensor import Tensor, random
+from qdist.tensor import tensor as tensor_module
 
 LIMIT = 60
 """Seconds after which a child that hangs is ended; it needs a fraction of one."""
@@ -64,6 +72,75 @@ def test_a_forked_child_computes_what_its_parent_does() -> None:
         assert found == want
         assert threads == 2
         assert numbers() == want  # The parent has threads again.
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The exit code of a forked child that does this: 0 if it ends well, -14 if it waits for ever."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.alarm(5)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@contextmanager
+def held_elsewhere(lock: Any) -> Iterator[None]:
+    """Another thread holds the lock, as in the middle of its work."""
+    taken, leave = Event(), Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            leave.wait(LIMIT)
+
+    thread = Thread(target=hold)
+    thread.start()
+    taken.wait(LIMIT)
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("what", ["program", "gradient", "copy", "cache", "gradients of tensors", "draws"])
+def test_a_process_may_fork_while_another_of_its_threads_computes(what: str) -> None:
+    program = compile(Circuit(3).ry(Parameter("a"), 0).cx(0, 1), dtype="complex128")
+    wide = compile(layers().rx(Parameter("a"), 0))
+    weight = Tensor(np.ones(2), requires_grad=True)
+    cached: Recent[int] = Recent(2)
+    copied = copy.deepcopy(program)
+    lock, work = {
+        "program": (program.lock, lambda: program.run([0.3]).amplitudes()),
+        "gradient": (wide.lock, lambda: wide.value_and_grad("Z0", [0.3])),
+        "copy": (copied.lock, lambda: copied.run([0.3])),
+        "cache": (cached._lock, lambda: cached.put(1, 1)),
+        "gradients of tensors": (tensor_module._accumulating, lambda: (weight * 2.0).sum().backward()),
+        "draws": (random._tickets, lambda: random.default_generator().ticket()),
+    }[what]
+    with held_elsewhere(lock):
+        assert in_child(work) == 0
+    work()
+
+
+def test_a_lock_of_the_thread_that_forks_stays_its_own() -> None:
+    program = compile(Circuit(1).h(0))
+
+    def goes_on() -> None:
+        program.lock.release()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(program.run).result()
+
+    program.lock.acquire()
+    try:
+        assert in_child(goes_on) == 0
+    finally:
+        program.lock.release()
 
 
 def test_a_forked_child_starts_threads_of_its_own() -> None:

@@ -43,6 +43,17 @@ def test_ranks_that_split_no_state_share_the_cores_of_their_node(monkeypatch: py
     assert kernels.max_threads() == 2
 
 
+@pytest.mark.parametrize(("given", "threads"), [("", 1), ("many", 1), ("2", 3), ("2,1", 3)])
+def test_a_variable_that_asks_for_no_number_leaves_ranks_their_share(
+    monkeypatch: pytest.MonkeyPatch, given: str, threads: int
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    monkeypatch.setattr("qdist.state.threads.is_initialized", lambda: True)
+    monkeypatch.setattr("qdist.state.threads.world", lambda: SimpleNamespace(local_size=2, cores=1))
+    qd.compile(qd.Circuit(2).h(0), device="cpu")
+    assert kernels.max_threads() == threads
+
+
 def test_tensors_of_ranks_share_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor.threads, "_threads", None)
     monkeypatch.setattr(tensor.threads, "_at_start", lambda: 0)

@@ -360,6 +360,8 @@ def test_products_may_have_complex_coefficients_and_re_use_memory() -> None:
         assert not sv.apply_pauli_sum(PauliSum()).amplitudes().any()
         with pytest.raises(StateError, match=r"out must be another state|needs two states of one size and dtype"):
             sv.apply_pauli_sum(observable, out=sv)
+        with pytest.raises(StateError, match=r"out is a StateVector, which StateVector.empty makes; got"):
+            sv.apply_pauli_sum(observable, out=np.zeros(1 << sv.num_qubits))
         with pytest.raises(StateError, match=r"out must be another state|needs two states of one size and dtype"):
             apply_and_expect(sv, ["X0"], [1.0], StateVector(2))
 

@@ -323,6 +323,10 @@ def test_final_measurements_are_sampled_from_one_run() -> None:
         ("01", [3, 1]),
         ([[0.6, 0.8j], [0, 1]], [2, 0]),
         (np.arange(1, 9) / np.linalg.norm(np.arange(1, 9)), [3, 0, 1]),
+        (0, []),
+        ("", []),
+        ([1j], []),
+        (np.zeros((0, 2)), []),
     ],
 )
 def test_initialize_puts_qubits_into_given_states(state: object, qubits: list[int]) -> None:

@@ -62,6 +62,19 @@ def test_a_batch_may_be_stored_in_any_order():
             np.testing.assert_allclose(found, other, atol=1e-12)
 
 
+@pytest.mark.parametrize("given", ["010", b"010", 2, 1.5, True, {"010": 1}, {2}, np.array(1.0), Ellipsis], ids=repr)
+def test_what_is_no_initial_state_is_refused(given) -> None:
+    program = compile(library.real_amplitudes(3, 1))
+    theta = np.zeros(program.circuit.num_parameters)
+    for ask in (
+        lambda: program.run_batch([theta], initial=given),
+        lambda: program.value_and_grad("Z0", theta, initial=given),
+        lambda: program.vjp(["Z0"], theta, [1.0], initial=given),
+    ):
+        with pytest.raises(StateError, match=r"initial is a StateVector, the 2\*\*n amplitudes of one, or .*basis\(n"):
+            ask()
+
+
 def test_amplitudes_of_one_state_are_that_state(device: str) -> None:
     program = compile(library.real_amplitudes(3, 1), dtype="complex128", device=device)
     theta = np.linspace(0.1, 1.2, program.circuit.num_parameters)

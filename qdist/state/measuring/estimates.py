@@ -21,7 +21,7 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, parity_signs, sampled
 from qdist.state.shards import Shards
 
-__all__ = ["Estimate", "Estimates", "Groups", "estimates"]
+__all__ = ["Estimate", "Estimates", "Groups", "check_exact", "estimates"]
 
 _FEWEST = 2
 """Shots of a group: one has no variance."""
@@ -186,9 +186,17 @@ def estimates(
     number = checks.checked_shots(shots)
     groups = Groups(observables, sv.num_qubits)
     same.arguments(sv.comm, "number of shots", number)
-    flips = flip_probabilities(readout_error, sv.num_qubits)
+    flips = flip_probabilities(readout_error, sv.num_qubits, sv.comm)
     values, errors = groups.measured(sv, number, generator(sv.comm, seed), flips)
     return Estimates.of(values, errors, number)
+
+
+def check_exact(seed: Seed, readout_error: ReadoutError) -> None:
+    """Raises StateError for what an exact expectation value has no use for."""
+    if readout_error is not None:
+        raise StateError("readout_error= goes with shots=: an exact expectation value is not read out")
+    if seed is not None:
+        raise StateError("seed= goes with shots=: for an exact expectation value nothing is drawn")
 
 
 def mean_of_runs(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

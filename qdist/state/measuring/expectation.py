@@ -8,7 +8,7 @@ groups (``plan.observables``); each group has a kernel of the state's device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -63,6 +63,8 @@ def checked_observables(observables: Any) -> list[Any]:
             f"expectations() and jacobian() take a list of observables, such as ['Z0', 'X1']; got {observables!r}. "
             "expectation() and value_and_grad() take one"
         )
+    if not isinstance(observables, Iterable):
+        raise StateError(f"a list of observables, such as ['Z0', 'X1'], is needed; got {observables!r}")
     return list(observables)
 
 

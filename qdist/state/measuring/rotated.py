@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
+from qdist.comm import Communicator
 from qdist.plan.planner import make_plan
+from qdist.state.checking import same
 from qdist.state.measuring.measure import sample
 from qdist.state.moves.exchange import swap_bits
 from qdist.state.shards import Shards
@@ -51,8 +53,11 @@ def _rotated(sv: Shards, letters: str) -> Shards:
     return result
 
 
-def flip_probabilities(given: ReadoutError, num_qubits: int) -> NDArray[np.float64] | None:
-    """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1. Raises StateError for what is none."""
+def flip_probabilities(
+    given: ReadoutError, num_qubits: int, comm: Communicator | None = None
+) -> NDArray[np.float64] | None:
+    """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1. Raises StateError for what is none, and where
+    ranks that share a state have others: each flips the bits for itself."""
     if given is None:
         return None
     try:
@@ -68,6 +73,7 @@ def flip_probabilities(given: ReadoutError, num_qubits: int) -> NDArray[np.float
             f"readout_error={given!r}: a probability, a pair (of reading 1 for 0, of reading 0 for 1), or such a pair "
             f"for each of {num_qubits} qubits"
         )
+    same.amplitudes(comm, "errors of readout", array)
     return array
 
 

@@ -22,9 +22,10 @@ from qdist.state.shards import Shards
 __all__ = ["Shadow", "shadow"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shadow:
-    """What was measured: made by ``StateVector.shadow`` and ``Program.shadow``."""
+    """What was measured: made by ``StateVector.shadow`` and ``Program.shadow``. Equal to itself alone, as arrays have
+    no one answer; compare ``bases`` and ``bits``."""
 
     bases: NDArray[np.uint8]
     """(shots, qubits): 0, 1 and 2 for X, Y and Z."""
@@ -58,7 +59,7 @@ class Shadow:
 def shadow(sv: Shards, shots: int, seed: Seed, readout_error: ReadoutError = None) -> Shadow:
     """So many shots, each in a random basis. Shots in the same basis are drawn from one rotated copy of the state."""
     rng = generator(sv.comm, seed)
-    flips = flip_probabilities(readout_error, sv.num_qubits)
+    flips = flip_probabilities(readout_error, sv.num_qubits, sv.comm)
     bases = rng.integers(0, 3, (checks.checked_shots(shots), sv.num_qubits), dtype=np.uint8)
     bits = np.zeros_like(bases)
     kinds, which = np.unique(bases, axis=0, return_inverse=True)

@@ -223,6 +223,20 @@ def test_other_arguments_of_measurements(comm: qc.Communicator) -> None:
         qd.StateVector(QUBITS + other, comm=comm)
 
 
+def test_other_errors_of_readout(comm: qc.Communicator) -> None:
+    program, wrong = qd.compile(ansatz(), comm=comm), 0.1 * (1 + odd(comm))
+    state = program.run(theta())
+    for ask in (
+        lambda: program.sample(8, seed=1, readout_error=wrong),
+        lambda: program.expectation("Z0", shots=8, seed=1, readout_error=(0.1, wrong)),
+        lambda: program.shadow(8, seed=1, readout_error=[(wrong, 0.1)] * QUBITS),
+        lambda: state.expectation("Z0", shots=8, seed=1, readout_error=wrong),
+        lambda: state.shadow(8, seed=1, readout_error=wrong),
+    ):
+        with pytest.raises(StateError, match=f"rank {comm.size - 1} has other errors of readout than rank 0"):
+            ask()
+
+
 def test_inputs_and_weights_of_a_layer(comm: qc.Communicator) -> None:
     circuit = qd.Circuit(QUBITS)
     for qubit in range(QUBITS):
