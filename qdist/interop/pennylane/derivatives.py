@@ -57,8 +57,13 @@ def vjp(
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
     checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
-    extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
-    checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
+    of_all_rows = theta.ndim == 2 and _have_no_rows(checked, [shape[1:] for shape in shapes], len(theta))
+    if of_all_rows:
+        extra = checked[0].shape[:1]
+        checked = [np.broadcast_to(g[:, None], extra + shape) for g, shape in zip(checked, shapes)]
+    else:
+        extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
+        checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
     by_start = None
     if not tape.trainable_params or not any(np.any(g) for g in checked):
         gradient = np.zeros(extra + theta.shape)
@@ -77,7 +82,8 @@ def vjp(
         gradient = _swept(found, outputs, theta, checked, starts, columns)
     if by_start is not None and not conjugate:
         by_start = by_start.conj()
-    return _by_parameter(tape, found, gradient, theta.ndim - 1, per_row, by_start)
+    result = _by_parameter(tape, found, gradient, theta.ndim - 1, per_row, by_start)
+    return Gradients(entry.swapaxes(0, 1) if entry.ndim > 1 else entry for entry in result) if of_all_rows else result
 
 
 def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
@@ -143,6 +149,16 @@ def _is_complex(output: Output) -> bool:
 
 def _shape(output: Output, found: TapeProgram) -> tuple[int, ...]:
     return output.shape(found.program.num_qubits)
+
+
+def _have_no_rows(cotangents: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]], rows: int) -> bool:
+    """Whether there are several cotangents, the same ones for all rows of a batch, as ``jax.vmap(jax.jacrev(f))`` has
+    them; the rows then come first in the derivatives. As many as there are rows are one a row, unless they are the
+    basis, each number's one behind the other, that Jacobians are made of."""
+    count = len(cotangents[0]) if cotangents and cotangents[0].ndim else 0
+    if not count or any(g.shape != (count, *shape) for g, shape in zip(cotangents, shapes)):
+        return False
+    return count != rows or np.array_equal(np.hstack([g.reshape(count, -1) for g in cotangents]), np.eye(count))
 
 
 def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:

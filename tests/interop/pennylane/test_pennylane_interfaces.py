@@ -112,6 +112,33 @@ def test_jax_batches(way, jit, batches):
     assert batches == [5]
 
 
+@pytest.mark.parametrize("rows", [2, 5])
+@pytest.mark.parametrize("shared", [False, True])
+def test_jax_jacobians_of_rows(rows, shared):
+    """vmap of jacrev: all rows have the same cotangents, here as many as there are rows or more."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+
+    def measured(x, w):
+        qml.AmplitudeEmbedding(x[:4], wires=[0, 1], normalize=True)
+        qml.RX(x[4], wires=0)
+        qml.RY(w[0], wires=1)
+        qml.CNOT(wires=[0, 1])
+        qml.RX(w[1], wires=1)
+        return qml.probs(wires=[0, 1]), qml.expval(qml.Z(0))
+
+    rng = np.random.default_rng(rows)
+    given = rng.normal(size=(rows, 5)), rng.normal(size=2) if shared else rng.normal(size=(rows, 2))
+    for argnums in (0, 1, (0, 1)):
+        found, want = (
+            jax.vmap(jax.jacrev(qml.QNode(measured, device, interface="jax"), argnums), (0, None if shared else 0))(
+                *given
+            )
+            for device in (DEVICE, qml.device("default.qubit"))
+        )
+        jax.tree_util.tree_map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, strict=True), found, want)
+
+
 def test_jax_jacobians_and_single_calls():
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
