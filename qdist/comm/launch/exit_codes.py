@@ -12,16 +12,16 @@ import signal
 import struct
 from collections.abc import Iterable
 
-__all__ = ["exit_code_of", "job_code"]
+__all__ = ["KILLED", "exit_code_of", "job_code"]
 
 _INFO = struct.Struct("=QQ11Ii")
 """struct pidfd_info of linux/pidfd.h: a mask of fields, the cgroup, ids, and the wait status."""
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _STATUS = 1 << 3
 
-_KILLED = {128 + signal.SIGKILL, 128 + signal.SIGTERM}
+KILLED = {128 + signal.SIGKILL, 128 + signal.SIGTERM}
 """Exit codes of ranks that the launcher may have ended because another failed."""
-_SAYS_KILLED = {*_KILLED, signal.SIGKILL, signal.SIGTERM}
+_SAYS_KILLED = {*KILLED, signal.SIGKILL, signal.SIGTERM}
 """Codes of launchers of whose ranks one was killed."""
 
 
@@ -49,7 +49,7 @@ def job_code(launcher: int, failed: Iterable[int]) -> int:
     that asks it to end all with code 3, as MPI_Abort does, may be killed before it has left by itself.
     """
     codes = [code for code in failed if code != 0]
-    own = [code for code in codes if code not in _KILLED]
+    own = [code for code in codes if code not in KILLED]
     if own:
         return own[0]
     if not codes or launcher in codes or launcher not in _SAYS_KILLED:

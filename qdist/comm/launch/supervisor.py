@@ -19,7 +19,7 @@ from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, FOLDER, JOINED, LEFT, REQUEUE, SAVES, ended_before, read_endings
 from qdist.comm.guard.naming import ranks_text
 from qdist.comm.launch.command import check_output, environment_of_ranks, mpirun_command, with_python
-from qdist.comm.launch.exit_codes import exit_code_of, job_code
+from qdist.comm.launch.exit_codes import KILLED, exit_code_of, job_code
 from qdist.comm.launch.hosts import Host, check_hosts, check_reachable, host_of_rank, other_machines, widened
 from qdist.comm.launch.job import GRACE, Job, Signalled
 from qdist.comm.launch.restarts import Restarts, note_reason
@@ -272,7 +272,10 @@ def _first_to_fail(order: list[set[int]], codes: dict[int, int], endings: Path) 
     if failed:
         return {failed[0]}
     well = {*left, *(rank for rank, code in codes.items() if code == 0 and rank not in joined)}
-    return next((broken for ended in order if (broken := ended - well)), set())
+    broken = next((broken for ended in order if (broken := ended - well)), set())
+    silent = {rank for rank in broken if codes.get(rank) == 0}
+    # The launcher kills the others, maybe before anybody looks.
+    return silent if silent and all(codes.get(rank) in KILLED for rank in broken - silent) else broken
 
 
 def _await_start(

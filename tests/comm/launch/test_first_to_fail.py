@@ -102,6 +102,18 @@ def test_exit_code_0_is_no_good_end_within_a_job(tmp_path: Path, monkeypatch, co
     assert _first_to_fail([{0}, {1}, {2}], codes, tmp_path) == first
 
 
+@pytest.mark.parametrize(
+    ("codes", "first"), [({0: 0, 1: 137}, {0}), ({0: 0, 1: 3}, {0, 1}), ({0: 137, 1: 137}, {0, 1})]
+)
+def test_of_ranks_that_end_together_those_that_are_killed_are_not_the_first(
+    tmp_path, monkeypatch, codes, first
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    for rank in (0, 1):
+        note_ending(JOINED, rank)
+    assert _first_to_fail([{0, 1}], codes, tmp_path) == first
+
+
 @pytest.mark.skipif(not CODES, reason="Linux before 6.15 does not tell how processes ended")
 @pytest.mark.parametrize(("ranks", "gone"), [(2, 0), (2, 1), (3, 1)])
 def test_a_rank_that_goes_with_exit_code_0_fails_the_job(tmp_path: Path, ranks: int, gone: int) -> None:
