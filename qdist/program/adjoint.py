@@ -48,41 +48,36 @@ def value_and_grad(
     program: Runner, observable: Observable, params: Any = None, method: str = "adjoint", coefficients: bool = False
 ) -> tuple[Any, ...]:
     """See ``Program.value_and_grad``."""
+    batched = checks.is_batch(params)
+    if method == "adjoint" and not batched and (found := one_row.gradient(program, observable, params)) is not None:
+        return (*found, _by_coefficients(program, observable, params, batched)) if coefficients else found
     if method not in METHODS:
         raise StateError(f"method={method!r}: there are {', '.join(METHODS)}")
     check_differentiable(program)
-    batched = checks.is_batch(params)
     if batched:
         params = checks.checked_batch(params, program.circuit.num_parameters)
     if method == "adjoint":
-        if batched:
-            (value,), gradient = vjp(program, [observable], params, [np.ones(len(params))])
-        else:
-            value, gradient = _of_one(program, observable, params)
+        (value,), gradient = vjp(program, [observable], params, [np.ones(len(params)) if batched else 1.0])
     elif batched:
         batches.check_outputs(program, [as_output(observable, program.num_qubits)], len(params))
         rows = [gradient_checks.METHODS[method](program, observable, row) for row in counted("rows", params)]
         value, gradient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).reshape(params.shape)
     else:
         value, gradient = gradient_checks.METHODS[method](program, observable, params)
-    if not coefficients:
-        return value, gradient
+    return (
+        (value, gradient, _by_coefficients(program, observable, params, batched)) if coefficients else (value, gradient)
+    )
+
+
+def _by_coefficients(program: Runner, observable: Observable, params: Any, batched: bool) -> NDArray[np.float64]:
+    """The derivatives by the coefficients of a sum: the expectation values of its terms."""
     if not isinstance(observable, PauliSum):
         raise StateError(f"coefficients=True needs a PauliSum, whose terms have an order; got {observable!r}")
     terms = [PauliSum([(string, 1.0)]) for string, _ in observable]
-    if batched:
-        found = [program.evolved(row).expectations(terms) for row in counted("rows", params, program.comm)]
-        return value, gradient, np.array(found).reshape(len(found), len(terms))
-    return value, gradient, program.evolved(params).expectations(terms)
-
-
-def _of_one(program: Runner, observable: Observable, params: Any) -> tuple[Any, NDArray[np.float64]]:
-    """``vjp`` of one observable for one parameter set; with less ado where it goes as a row, in microseconds."""
-    found = one_row.gradient(program, observable, params)
-    if found is not None:
-        return found
-    (value,), gradient = vjp(program, [observable], params, [1.0])
-    return value, gradient
+    if not batched:
+        return program.evolved(params).expectations(terms)
+    found = [program.evolved(row).expectations(terms) for row in counted("rows", params, program.comm)]
+    return np.array(found).reshape(len(found), len(terms))
 
 
 def vjp(

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qdist.backends import RowKernel
+from qdist.circuit import PauliSum
 from qdist.circuit.binding import ParameterValues
-from qdist.program.rows import Reading, RowProgram
 from qdist.program.runner import Runner
 from qdist.state.measuring.expectation import Observable, as_pauli_sum
 from qdist.state.outputs import Expectation, Output
@@ -34,10 +35,11 @@ def takes(program: Runner, outputs: Sequence[Output]) -> bool:
 def value(program: Runner, observable: Observable, params: ParameterValues | None) -> float | None:
     """The expectation value for one parameter set or what is bound; None where it does not go so."""
     found = _reading(program, observable)
-    if found is None or (theta := program.noted(params).theta) is None:
+    if found is None or (theta := program.unchecked(params)) is None:
         return None
-    rows, reading = found
-    read = rows.values(_ROW, theta, reading)
+    kernel, outputs = found
+    read = kernel.forward(_ROW, theta, outputs, False)
+    program.note(theta, read is not None)
     assert read is not None, "the values are finite"
     return read[0].item()  # type: ignore[no-any-return]
 
@@ -57,14 +59,15 @@ def gradient(
 ) -> tuple[float, NDArray[np.float64]] | None:
     """The expectation value and its derivatives by the parameters; None where it does not go so."""
     found = _reading(program, observable)
-    if found is None or (theta := program.noted(params).theta) is None:
+    if found is None or (theta := program.unchecked(params)) is None:
         return None
-    rows, reading = found
-    read = rows.vjp(_ROW, theta, reading, _ONE, by_rows=False)
+    kernel, outputs = found
+    read = kernel.backward(_ROW, theta, outputs, _ONE, False, True)
+    program.note(theta, read is not None)
     assert read is not None, "the values are finite"
-    values, _, slopes = read
+    number, _, slopes = read
     assert slopes is not None, "asked for"
-    return values.item(), program.source.pulled_back(theta, slopes)
+    return number.item(), program.source.pulled_back(theta, slopes)
 
 
 def vjp(
@@ -84,16 +87,21 @@ def vjp(
     return [float(v[0]) if v.ndim == 1 else v[0] for v in reading.columns.values(numbers)], slopes
 
 
-def _reading(program: Runner, observable: Observable) -> tuple[RowProgram, Reading] | None:
-    """The row program, and how it reads an observable, found by the text or the numbers of that; None where it has to
+def _reading(program: Runner, observable: Observable) -> tuple[RowKernel, Any] | None:
+    """The kernel, and the observable as it reads it, found by the object, its text or its numbers; None where it has to
     go another way."""
     programs = program.row_programs
+    last, found = programs.read_last
+    if observable is last:
+        return found
     if program.num_qubits > programs.one_row or programs.unfit:
         return None
     key = observable if observable.__class__ is str else as_pauli_sum(observable, program.num_qubits).key
     found = programs.read_alone.get(key)
     if found is None:
         rows = programs.of(())
-        found = rows, rows.reading([Expectation(as_pauli_sum(observable, program.num_qubits))])
+        found = rows.kernel, rows.reading([Expectation(as_pauli_sum(observable, program.num_qubits))]).native
         programs.read_alone.put(key, found)
+    if isinstance(observable, str | PauliSum):  # Others may change.
+        programs.read_last = observable, found
     return found

@@ -128,6 +128,9 @@ class Program(Runner):
         """
         if kwargs:
             raise unexpected(Program.run, kwargs)
+        plain = initial is None and out is None and progress is None and checkpoint is None and not verify
+        if plain and not self._draws and (small := self.run_small(params)) is not None:
+            return small
         rng = generator(self.comm, seed) if self._draws else None
         values, initial = self.values(params), initial_states.given(self, initial)
         watch: Watch | None = None
@@ -157,7 +160,6 @@ class Program(Runner):
                 return initial_states.run_batch(self, params, initial_states.given(self, initial))
             return batches.states(self, checks.checked_batch(params, self.circuit.num_parameters, self.comm))
 
-    @hinted
     def expectation(
         self,
         observable: Observable,
@@ -167,6 +169,7 @@ class Program(Runner):
         seed: Seed = None,
         readout_error: ReadoutError = None,
         progress: bool | None = None,
+        **kwargs: Never,
     ) -> Any:
         """The expectation value after the circuit: a float, or for a batch of parameter sets (2-D) one a row.
 
@@ -187,9 +190,15 @@ class Program(Runner):
         Raises:
             StateError: for a random circuit without ``shots``, and for too few shots.
         """
+        if kwargs:
+            raise unexpected(Program.expectation, kwargs)
         if progress is not None:
             with showing(progress):
                 return self.expectation(observable, params, shots=shots, seed=seed, readout_error=readout_error)
+        exact = shots is None and seed is None and readout_error is None
+        batched = checks.is_batch(params)
+        if exact and not batched and (found := one_row.value(self, observable, params)) is not None:
+            return found
         shots_of.check(self, shots)
         if shots is not None:
             estimates = shots_of.estimated(self, [observable], params, shots, seed, readout_error)
@@ -197,10 +206,8 @@ class Program(Runner):
                 return Estimates.of(estimates[:, 0], estimates.standard_error[:, 0], shots)
             return Estimate(estimates[0], estimates.standard_error[0], shots)
         check_exact(seed, readout_error)
-        if checks.is_batch(params):
+        if batched:
             return batches.expectations(self, observable, params)
-        if (found := one_row.value(self, observable, params)) is not None:
-            return found
         output = Expectation(as_pauli_sum(observable, self.num_qubits))
         program, gates = self.bind_for([output], params)
         return values(program.evolved(), [output], gates)[0]

@@ -45,7 +45,7 @@ class RowProgram:
     """A circuit of which some parameters are given for every row and the others for all rows together."""
 
     def __init__(self, kernel: RowKernel, records: RowRecords, dtype: np.dtype[Any]) -> None:
-        self._kernel, self._records, self._dtype = kernel, records, dtype
+        self.kernel, self._records, self._dtype = kernel, records, dtype
         self.num_qubits, self.num_operations = records.num_qubits, len(records.rotations) + len(records.operations)
         self._readings: Recent[Reading] = Recent(16)
 
@@ -56,7 +56,7 @@ class RowProgram:
         found = self._readings.get(key)
         if found is None:
             columns = row_outputs.columns(outputs, n)
-            native = self._kernel.outputs(lowered_outputs(self._records.frame, columns.parts))
+            native = self.kernel.outputs(lowered_outputs(self._records.frame, columns.parts))
             is_flat = not columns.has_variances
             found = Reading(native, columns, is_flat, is_flat and not any(columns.shapes))
             self._readings.put(key, found)
@@ -68,14 +68,14 @@ class RowProgram:
         """The kernel's values, (batch, columns), and the states if they are kept: few enough, and asked for. None where
         a parameter is not finite."""
         count = len(rows)
-        keep = keep and self._kernel.kept_bytes(count) <= _KEPT_BYTES
+        keep = keep and self.kernel.kept_bytes(count) <= _KEPT_BYTES
         if not reading.is_flat:
             # Differences of large numbers.
             rows = rows.astype(np.float64, copy=False)
         if count << self.num_qubits < _LONG:
-            return self._kernel.forward(rows, shared, reading.native, keep)
+            return self.kernel.forward(rows, shared, reading.native, keep)
         with self._progress(len(rows)):
-            return self._kernel.forward(rows, shared, reading.native, keep)
+            return self.kernel.forward(rows, shared, reading.native, keep)
 
     def vjp(
         self,
@@ -102,15 +102,15 @@ class RowProgram:
         if not reading.is_flat or cotangents.__class__ is np.ndarray:
             weights = reading.columns.cotangents(cotangents, values)
         if len(rows) << self.num_qubits < _LONG:
-            return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
+            return self.kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
         with self._progress(len(rows)):
-            return self._kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
+            return self.kernel.backward(rows, shared, reading.native, weights, by_rows, by_shared, kets, values)
 
     def states(self, rows: NDArray[np.float64], shared: NDArray[np.float64]) -> NDArray[Any] | None:
         """(batch, 2**n) in logical order; None where a parameter is not finite."""
         found = np.empty((len(rows), 1 << self._records.num_qubits), self._dtype)
         with self._progress(len(rows)):
-            return found if self._kernel.states(rows, shared, found) else None
+            return found if self.kernel.states(rows, shared, found) else None
 
     def _progress(self, count: int) -> Progress:
         """One call of a kernel has no steps to count: what is shown is the time. Short calls do without."""
@@ -123,8 +123,10 @@ class RowPrograms:
     def __init__(self, source: Source, plan: Plan) -> None:
         self._source, self._plan = source, plan
         self._made: dict[tuple[tuple[int, ...], tuple[int, ...] | None], RowProgram] = {}
-        self.read_alone: Recent[tuple[RowProgram, Reading]] = Recent(16)
-        """How observables are read for one parameter set."""
+        self.read_alone: Recent[tuple[RowKernel, Any]] = Recent(16)
+        """The kernel of one parameter set, and observables as it reads them."""
+        self.read_last: tuple[Any, Any] = None, None
+        """The observable that was read last, and what was found for it."""
 
     @cached_property
     def unfit(self) -> str:

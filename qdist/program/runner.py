@@ -76,9 +76,14 @@ class Runner:
         self._from_zero = compiled
         self.plan: Plan = compiled.plan
         self.row_programs = RowPrograms(source, compiled.plan)
+        self._shape = (len(source.parameters),)
+        # Nothing has to be done to values of the parameters, nor asked of other ranks.
+        self._binds_plain = (
+            source.functions is None and (source.comm is None or source.comm.size == 1) and self.backend.is_host
+        )
         # Fast path for small circuits: gates alone, on one shard.
-        alone = len(compiled.parts) == len(compiled.executors) == 1 and self.plan.parts[0].instruction is None
-        self._single = compiled.executors[0] if alone and not source.far and not compiled.keeps_norm else None
+        one = len(compiled.parts) == len(compiled.executors) == 1 and self.plan.parts[0].instruction is None
+        self._single = compiled.executors[0] if one and not source.far and not compiled.keeps_norm else None
         work = self.plan.sweeps << self.plan.shard_bits
         self.is_long = work >= (_LONG_ON_CPU if source.backend.is_host else _LONG_ON_GPU)
         """Whether a run may take long enough to show its progress."""
@@ -169,17 +174,15 @@ class Runner:
 
     def bound_to(self, params: ParameterValues | None) -> Values:
         """These values, to which this thread is bound from now on."""
-        parameters = self.source.parameters
-        plain = type(params) is np.ndarray and params.dtype == np.float64 and params.shape == (len(parameters),)
-        if plain and self._from_zero.executors:
+        if self._binds_plain and self._is_plain(params) and self._from_zero.executors:
             theta = params.copy()  # type: ignore[union-attr]
         else:
-            theta = flat_values(parameters, [] if params is None else params)
-        theta = same.values(self.comm, theta)
-        values = Values(theta if self.source.functions is None else self.source.extended(theta))
+            theta = flat_values(self.source.parameters, [] if params is None else params)
+            theta = self.source.extended(same.values(self.comm, theta))
+        values = Values(theta)
         with self.lock:
             if not self._from_zero.hold(values):
-                flat_values(parameters, theta)  # Says which value is not finite.
+                flat_values(self.source.parameters, theta)  # Says which value is not finite.
         self._bound.set(values)
         return values
 
@@ -191,6 +194,25 @@ class Runner:
             bound = Values(self.source.extended(same.values(self.comm, theta)))
             self._bound.set(bound)
         return bound
+
+    def unchecked(self, params: ParameterValues | None) -> NDArray[np.float64] | None:
+        """What executors bind for these values, or for those that this thread has bound: for kernels that tell whether
+        all are finite, which ``note`` is then told. None where angles are bound, not parameters."""
+        if self._binds_plain and self.backend.is_host and self._is_plain(params):
+            return params.copy()  # type: ignore[union-attr, no-any-return]
+        return self.noted(params).theta
+
+    def note(self, theta: NDArray[np.float64], finite: bool) -> None:
+        """Binds this thread to what ``unchecked`` gave. Raises CircuitError where a value is not finite."""
+        if not finite:
+            flat_values(self.source.parameters, theta)  # Says which.
+        bound = self._bound.get()
+        if bound is None or bound.theta is not theta:
+            self._bound.set(Values(theta))
+
+    def _is_plain(self, params: Any) -> bool:
+        """Whether values are an array of the right shape and dtype."""
+        return type(params) is np.ndarray and params.dtype == np.float64 and params.shape == self._shape
 
     def bind_angles(self, angles: NDArray[np.float64]) -> None:
         """Binds this thread to angles, in the order of ``affine``, whatever the parameters say."""
@@ -233,13 +255,7 @@ class Runner:
             progress = is_shown(self.comm, True)
         plain = initial is None and not progress and watch is None
         if self._single is not None and plain and (out is None or self._fits(out)):
-            with self.lock:
-                self._from_zero.hold(values)
-                if out is None:
-                    out = self._unset() if self._small is None else self._small.new()
-                self._single.run_from_zero(out.local)
-            out.readout = self._readout
-            return out
+            return self._run_single(self._single, values, out)
         self._check_fits(initial, out)
         bits = [0] * self.circuit.num_clbits
         with self.lock:
@@ -256,6 +272,21 @@ class Runner:
         depends = compiled.is_random or (initial is not None and initial.is_random)
         state.readout = Readout(tuple(bits), self.source.readings, True) if depends else self._readout
         return state
+
+    def run_small(self, params: ParameterValues | None) -> StateVector | None:
+        """What ``run_with`` gives, in microseconds, where nothing is drawn; None where the state is not small."""
+        if self._single is None or self._small is None:
+            return None
+        return self._run_single(self._single, self.values(params), None)
+
+    def _run_single(self, executor: Executor, values: Values, out: StateVector | None) -> StateVector:
+        with self.lock:
+            self._from_zero.hold(values)
+            if out is None:
+                out = self._unset() if self._small is None else self._small.new()
+            executor.run_from_zero(out.local)
+        out.readout = self._readout
+        return out
 
     @cached_property
     def _small(self) -> SmallStates | None:

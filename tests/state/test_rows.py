@@ -395,3 +395,45 @@ def test_batches_of_excitations_are_their_rows(n: int) -> None:
         np.testing.assert_allclose(value[k], want, atol=1e-13)
         np.testing.assert_allclose(gradient[k], slope, atol=1e-13)
     np.testing.assert_allclose(program.run_batch(theta)[0], reference.state(circuit.bind(theta[0])), atol=1e-13)
+
+
+def test_what_one_row_was_given_is_bound_and_what_is_not_finite_is_not() -> None:
+    circuit = qd.library.hardware_efficient(3, 1)
+    program = of_rows(circuit)
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(2, circuit.num_parameters))
+    for call in (program.expectation, lambda *args: program.value_and_grad(*args)[0]):
+        program.bind(first)
+        want = program.expectation("Z0", second)
+        assert call("Z0", second) == pytest.approx(want)
+        second_kept = second.copy()
+        second[:] = 0  # A copy is bound.
+        assert program.expectation("Z0") == pytest.approx(want)
+        np.testing.assert_allclose(program.run().expectation("Z0"), want, atol=1e-6)
+        with pytest.raises(qd.CircuitError, match="finite"):
+            call("Z0", np.full(circuit.num_parameters, np.nan))
+        assert program.expectation("Z0") == pytest.approx(want)
+        second[:] = second_kept
+
+
+def test_the_observable_that_was_read_last_is_found_by_what_it_is() -> None:
+    program = of_rows(qd.library.hardware_efficient(3, 1))
+    theta = np.random.default_rng(4).normal(size=program.circuit.num_parameters)
+    state = program.run(theta)
+    given = {"Z0": 1.0}
+    for observable in ("Z0", "X1", qd.PauliSum({"Z2": 2.0}), given, "Z0"):
+        assert program.expectation(observable, theta) == pytest.approx(state.expectation(observable), abs=1e-5)
+    given["X2"] = 0.5
+    assert program.expectation(given, theta) == pytest.approx(state.expectation(given), abs=1e-5)
+
+
+def test_states_of_few_qubits_are_apart_and_aligned() -> None:
+    """Several share an array, of which none sees the others'."""
+    for num_qubits in (1, 2, 5):
+        program = qd.compile(qd.Circuit(num_qubits).rx(qd.Parameter("t"), 0), device="cpu")
+        states = [program.run([0.1 * k]) for k in range(40)]
+        for k, state in enumerate(states):
+            assert state.local.ctypes.data % 64 == 0
+            assert state.expectation("Z0") == pytest.approx(np.cos(0.1 * k), abs=1e-6)
+        states[0].local[:] = 0
+        assert states[1].norm() == pytest.approx(1)
