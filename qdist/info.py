@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 from collections.abc import Callable
 
 from qdist import __version__
 from qdist.comm.errors import CommError
-from qdist.comm.place import cores, cuda_devices
+from qdist.comm.place import cores, cuda_devices, cuda_extra
 from qdist.comm.transports.libmpi import find_mpirun
 
 __all__ = ["report"]
@@ -76,7 +75,7 @@ def _gpu() -> Finding:
 
 def _cupy() -> Finding:
     if importlib.util.find_spec("cupy") is None:
-        return False, f"`pip install 'qdist[{_cuda_extra()}]'` brings it"
+        return False, f"`pip install 'qdist[{cuda_extra()}]'` brings it"
     import cupy
 
     version = cupy.cuda.runtime.runtimeGetVersion()
@@ -99,7 +98,7 @@ def _custatevec() -> Finding:
     for name in ("cuquantum-python-cu13", "cuquantum-python-cu12"):
         if version := _version(name):
             return True, f"{name} {version}"
-    return False, f"`pip install 'qdist[{_cuda_extra()}]'` brings it (optional: CuPy alone is enough)"
+    return False, f"`pip install 'qdist[{cuda_extra()}]'` brings it (optional: CuPy alone is enough)"
 
 
 def _package(name: str, extra: str) -> Finding:
@@ -113,16 +112,3 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _cuda_extra() -> str:
-    """The extra for the newest CUDA that the driver on this machine serves."""
-    import ctypes
-
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "cuda13" if os.path.exists("/usr/local/cuda-13") else "cuda12"
-    version = ctypes.c_int(0)
-    driver.cuDriverGetVersion(ctypes.byref(version))
-    return "cuda13" if version.value >= 13000 else "cuda12"

@@ -14,6 +14,7 @@ from qdist.backends.cpu import CpuBackend
 from qdist.backends.errors import StateError
 from qdist.backends.memory import shard_bytes
 from qdist.comm import Communicator, cuda_devices
+from qdist.comm.place import cuda_extra
 
 __all__ = ["backend_on", "checked_device", "chosen_device", "on_host"]
 
@@ -63,7 +64,8 @@ def checked_device(device: Any, comm: Communicator | None = None) -> str:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy raises errors of its own where the driver is missing.
         raise StateError(
-            f"device={device!r} needs CuPy and a CUDA driver ({error}): pip install 'qdist[cuda13]', or use 'cpu'"
+            f"device={device!r} needs CuPy and a CUDA driver ({error}): pip install 'qdist[{cuda_extra()}]', or use "
+            "'cpu'"
         ) from error
     if index:
         number = int(index)

@@ -9,7 +9,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Place", "affinity", "core_share", "cores", "crowded", "cuda_devices", "few_cores", "shared_cores"]
+__all__ = [
+    "Place",
+    "affinity",
+    "core_share",
+    "cores",
+    "crowded",
+    "cuda_devices",
+    "cuda_extra",
+    "few_cores",
+    "shared_cores",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +122,14 @@ def cuda_devices() -> int:
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
     return count.value
+
+
+def cuda_extra() -> str:
+    """The extra for the newest CUDA that the driver on this machine serves."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "cuda13" if os.path.exists("/usr/local/cuda-13") else "cuda12"
+    version = ctypes.c_int(0)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    return "cuda13" if version.value >= 13000 else "cuda12"

@@ -52,7 +52,7 @@ class Part:
     """A measurement, reset or initialisation, or a gate under a classical condition (whose stages come with it)."""
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Plan:
     """How a circuit will run."""
 

@@ -266,3 +266,10 @@ def test_more_qubits_than_indices_have_bits_are_refused_wherever_they_come() -> 
     # Where only memory is missing it is memory that is named.
     with pytest.raises(MemoryError, match="62 qubits need"):
         qd.simulate(qd.Circuit(62).h(0))
+
+
+def test_plans_are_equal_to_themselves_alone() -> None:
+    first, second = (qd.compile(qd.Circuit(3).h(0).cx(0, 1), device="cpu").plan for _ in range(2))
+    assert first == first
+    assert first != second
+    assert len({first, second}) == 2

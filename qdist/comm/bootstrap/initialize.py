@@ -20,7 +20,7 @@ from qdist.comm.communicator import Communicator
 from qdist.comm.errors import CommError
 from qdist.comm.forks import finalize_in_parent_alone
 from qdist.comm.guard.watch import Guard
-from qdist.comm.place import Place, affinity, few_cores, shared_cores
+from qdist.comm.place import Place, affinity, cuda_extra, few_cores, shared_cores
 from qdist.comm.standalone import mpich_segments
 from qdist.comm.store.client import Address, StoreClient
 from qdist.comm.store.server import StoreServer
@@ -88,7 +88,7 @@ def init(
         return _world
     timeout = DEFAULT_TIMEOUT if timeout is None else timeout
     if debug is None:
-        debug = "comm" in os.environ.get("QDIST_DEBUG", "").split(",")
+        debug = _asks_for_debug(os.environ.get("QDIST_DEBUG", ""))
     launch = launch_of_this_process()
     if rank is not None and world_size is not None:
         if not 0 <= rank < world_size:
@@ -242,6 +242,12 @@ def _over_mpi(mpi_comm: Any, launch: Launch | None, backend: str, timeout: float
         raise
 
 
+def _asks_for_debug(given: str) -> bool:
+    if given not in ("", "comm"):
+        raise ValueError(f"QDIST_DEBUG={given}: it is 'comm', which checks collectives, or not set")
+    return given == "comm"
+
+
 def _place(MPI: Any, base: Any) -> Place:
     """Where this rank is among the others. What they tell each other is text and numbers."""
     shared = base.Split_type(MPI.COMM_TYPE_SHARED)
@@ -255,8 +261,12 @@ def _place(MPI: Any, base: Any) -> Place:
 
 def _nccl(opening: Opening, base: Any, place: Place) -> Transport:
     def prepare() -> bytes:
-        from qdist.comm.transports.nccl import NcclTransport
-
+        try:
+            from qdist.comm.transports.nccl import NcclTransport
+        except ImportError as error:
+            raise CommError(
+                f"NCCL comes with CuPy, which is not here ({error}): pip install 'qdist[{cuda_extra()}]'"
+            ) from error
         return NcclTransport.prepare(base.rank, place)
 
     def create() -> Transport:

@@ -49,6 +49,14 @@ def test_init_again_with_something_else_says_what_is_set() -> None:
     assert qc.world() is comm
 
 
+def test_a_check_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDIST_DEBUG", "typo")
+    with pytest.raises(ValueError, match="QDIST_DEBUG=typo: it is 'comm'"):
+        qc.init()
+    monkeypatch.setenv("QDIST_DEBUG", "comm")
+    assert qc.init().debug
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
