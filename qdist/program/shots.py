@@ -14,7 +14,7 @@ from qdist.program.runner import Runner
 from qdist.progress import counted
 from qdist.state.checking import checks
 from qdist.state.measuring import estimates
-from qdist.state.measuring.estimates import Estimates, Groups
+from qdist.state.measuring.estimates import Estimates, Groups, groups_of
 from qdist.state.measuring.expectation import Observable
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.pictures import Counts
@@ -52,7 +52,7 @@ def estimated(
         raise StateError(
             "readout_error= is for circuits without mid-circuit measurements: here each run has an exact value"
         )
-    groups = None if program.is_random else Groups(observables, program.num_qubits)
+    groups = None if program.is_random else groups_of(observables, program.num_qubits)
     if not checks.is_batch(params):
         return Estimates.of(*_one(program, observables, params, number, rng, groups, flips), number)
     theta = checks.checked_batch(params, program.circuit.num_parameters, program.comm)

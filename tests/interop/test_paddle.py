@@ -54,6 +54,20 @@ def test_accuracy_counts_the_likeliest() -> None:
         paddle.metric.accuracy(scores, [0, 0, 0], k=0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("classes", [3, 10, 17, 64, 300])
+def test_of_equal_scores_the_first_classes_are_the_likeliest(dtype: str, classes: int) -> None:
+    """As behind a relu, where many scores are 0: the metric of an Engine and this one count the same rows."""
+    rng = np.random.default_rng(classes)
+    scores = np.maximum(rng.integers(-3, 3, (40, classes)), 0).astype(dtype)
+    labels = rng.integers(0, classes, (40, 1))
+    for k in (1, 2, 5):
+        likeliest = [sorted(range(classes), key=lambda i, row=row: (-row[i], i))[:k] for row in scores]
+        want = np.mean([label in first for first, (label,) in zip(likeliest, labels.tolist(), strict=True)])
+        assert float(paddle.metric.accuracy(scores, labels, k=k)) == pytest.approx(want, rel=1e-6)
+        assert paddle.metric.Accuracy((k,))(scores, labels)[f"acc_top{k}"] == pytest.approx(want)
+
+
 def test_momentum_steps_as_its_formula() -> None:
     weight = paddle.to_tensor(np.array([1.0, -2.0]), stop_gradient=False)
     optimizer = paddle.optimizer.Momentum(0.1, 0.9, [weight], weight_decay=paddle.regularizer.L2Decay(0.5))

@@ -8,6 +8,7 @@ import pytest
 
 import qdist as qd
 from qdist.backends.errors import StateError
+from qdist.plan.layout import Layout
 from qdist.state.measuring.estimates import Estimate, Estimates, Groups
 
 H = qd.PauliSum({"Z0 Z1": 0.8, "X0": -0.5, "X0 X2": 0.3, "Y1 Y2": 0.6, "Z2": 0.2, "": 1.5})
@@ -205,3 +206,23 @@ def test_shadows_estimate_observables_that_are_chosen_later() -> None:
     np.testing.assert_array_equal(again.bits, shadow.bits)
     with pytest.raises(StateError, match="from 1 to half of the 20000 shots"):
         shadow.expectation("Z0", groups=0)
+
+
+def test_groups_and_rotations_that_are_kept_are_those_of_what_is_asked() -> None:
+    """The same bases on states of other sizes, dtypes and layouts, and observables that change."""
+    rng = np.random.default_rng(8)
+    given = {"X0": 1.0, "Y1": 0.5}
+    for dtype, order in (
+        ("complex64", (0, 1)),
+        ("complex128", (1, 0)),
+        ("complex64", (2, 0, 1)),
+        ("complex64", (0, 1)),
+    ):
+        amplitudes = rng.normal(size=1 << len(order)) + 1j * rng.normal(size=1 << len(order))
+        amplitudes /= np.linalg.norm(amplitudes)
+        state = qd.StateVector.from_amplitudes(amplitudes, dtype=dtype, layout=Layout(order))
+        for _ in range(2):
+            found = state.expectation(given, shots=20_000, seed=1)
+            assert abs(found - state.expectation(given)) < 6 * found.standard_error
+            assert found == state.expectation(given, shots=20_000, seed=1)
+            given["Z0"] = given.get("Z0", 0) + 0.25

@@ -24,7 +24,7 @@ def accuracy(input: Any, label: Any, k: int = 1) -> Tensor:
 
 
 def _forward(xp: Any, scores: Any, label: Any, k: int) -> Any:
-    order = xp.argsort(-scores, axis=-1)[..., :k]
+    order = xp.argsort(-scores, axis=-1, kind="stable")[..., :k]
     hits = (order == label.reshape(*scores.shape[:-1], 1)).any(axis=-1)
     return xp.asarray(hits.mean(dtype=np.float64).astype(scores.dtype)), ()
 

@@ -50,7 +50,8 @@ class _Held(NamedTuple):
     """What this rank has of one parameter."""
 
     names: list[str]
-    """All that it has in the model: several where layers share it."""
+    """All that it has in the whole model: several where layers share it."""
+    parameter: Parameter
     tensor: Tensor
     """The parameter, or the part of it that this rank updates."""
     shape: tuple[int, ...]
@@ -87,7 +88,9 @@ def save(model: OnMesh, path: str | Path, extra: Any) -> None:
 
 def stored(model: OnMesh) -> dict[str, Any]:
     """What this rank has of a model, its optimiser and what is drawn next, with a `Part` for what others have too."""
-    held = list(_held(model))
+    # Stages may divide what they share in different places: the first of them writes all of it.
+    elsewhere = set() if model.pipeline is None else {id(p) for p in model.pipeline.tied.counted_elsewhere()}
+    held = [each for each in _held(model) if id(each.parameter) not in elsewhere]
     buffers = {name: buffer.detach() for name, buffer in _buffers(model).items()}
     values = {name: each.stored(each.tensor.detach()) for each in held for name in each.names}
     state = {"model": values | buffers, "optimizer": _optimizer_state(model, held)}
@@ -243,9 +246,10 @@ def _buffers(model: OnMesh) -> dict[str, Tensor]:
 
 
 def _held(model: OnMesh) -> Iterator[_Held]:
-    whole, names = _state_names(model), dict[int, list[str]]()
-    for name, parameter in model.module._named("_parameters"):
-        names.setdefault(id(parameter), []).append(whole.get(name, name))
+    names: dict[int, list[str]] = {} if model.pipeline is None else model.pipeline.names_of
+    if model.pipeline is None:
+        for name, parameter in model.module._named("_parameters"):
+            names.setdefault(id(parameter), []).append(name)
     sharded: set[int] = set()
     for unit in () if model.zero is None else (*model.zero.units, *model.zero.untrained):
         sharded |= {id(parameter) for parameter in unit.parameters}
@@ -254,10 +258,10 @@ def _held(model: OnMesh) -> Iterator[_Held]:
             shape, places = _places(parameter)
             bounds = slice(piece.start, piece.stop)
             own: NDArray[np.int64] | slice = bounds if places is None else places.reshape(-1)[bounds]
-            yield _Held(names[id(parameter)], piece.tensor, shape, own)
+            yield _Held(names[id(parameter)], parameter, piece.tensor, shape, own)
     for parameter in model.module.parameters():
         if id(parameter) not in sharded:
-            yield _Held(names[id(parameter)], parameter, *_places(parameter))
+            yield _Held(names[id(parameter)], parameter, parameter, *_places(parameter))
 
 
 def _places(parameter: Parameter) -> tuple[tuple[int, ...], NDArray[np.int64] | None]:

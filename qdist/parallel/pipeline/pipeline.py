@@ -128,6 +128,11 @@ class Pipeline:
         listing = {id(parameter): name for name, parameter in cut.whole.named_parameters()}
         self.parameter_names = {name: listing[id(parameter)] for name, parameter in self.module.named_parameters()}
         """{name in module.named_parameters(): name in that of the whole model}: what layers share has one."""
+        self.names_of: dict[int, list[str]] = {id(parameter): [] for parameter in self.module.parameters()}
+        """{id of a parameter: its names in the whole model}, also those under which only other stages have it."""
+        for name, parameter in cut.whole._named("_parameters"):
+            if id(parameter) in self.names_of:
+                self.names_of[id(parameter)].append(name)
         self.tied = TiedWeights(cut.holders, [first.rank_of(number) for number in range(first.stages)], self.comm)
         """The weights that this rank shares with others."""
         cut.take(self.module)

@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from qdist.backends.errors import StateError
 from qdist.circuit import PauliString, PauliSum
 from qdist.state.checking import checks, same
-from qdist.state.measuring.expectation import Observable, as_hermitian_sum
+from qdist.state.measuring.expectation import Observable, as_hermitian_sum, as_pauli_sum
 from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, parity_signs, sampled
+from qdist.state.recent import Recent
 from qdist.state.shards import Shards
 
-__all__ = ["Estimate", "Estimates", "Groups", "check_exact", "estimates"]
+__all__ = ["Estimate", "Estimates", "Groups", "check_exact", "estimates", "groups_of"]
 
 _FEWEST = 2
 """Shots of a group: one has no variance."""
+_MOST_GROUPS = 64
+"""Sets of observables whose groups are kept."""
 
 
 class Estimate(float):
@@ -179,12 +182,25 @@ class Groups:
         return values, np.sqrt(variances)
 
 
+_groups: Recent[Groups] = Recent(_MOST_GROUPS)
+
+
+def groups_of(observables: Sequence[Observable], num_qubits: int) -> Groups:
+    """The groups of observables, found again by what these say."""
+    key = num_qubits, *(as_pauli_sum(observable, num_qubits).key for observable in observables)
+    found = _groups.get(key)
+    if found is None:
+        found = Groups(observables, num_qubits)
+        _groups.put(key, found)
+    return found
+
+
 def estimates(
     sv: Shards, observables: Sequence[Observable], shots: int, seed: Seed, readout_error: ReadoutError = None
 ) -> Estimates:
     """The expectation values of several observables from the same shots."""
     number = checks.checked_shots(shots)
-    groups = Groups(observables, sv.num_qubits)
+    groups = groups_of(observables, sv.num_qubits)
     same.arguments(sv.comm, "number of shots", number)
     flips = flip_probabilities(readout_error, sv.num_qubits, sv.comm)
     values, errors = groups.measured(sv, number, generator(sv.comm, seed), flips)

@@ -61,6 +61,8 @@ def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
     check_copies(sv.comm, shots * _BYTES_A_SHOT, f"{shots} shots", "draw fewer at a time")
     depth = max(min(n, _BLOCK_BITS), n - _MAX_BLOCKS_BITS)
     numbers = np.arange(shots)
+    if depth == n:
+        return _draw(probabilities(sv, range(n)), numbers, key)
     block = _draw(probabilities(sv, range(depth, n)), numbers, key)
     order = np.argsort(block.astype(np.uint16) if n - depth <= 16 else block, kind="stable")
     hit, starts = np.unique(block[order], return_index=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +11,21 @@ from numpy.typing import NDArray
 from qdist.backends.errors import StateError
 from qdist.circuit import Circuit
 from qdist.comm import Communicator
+from qdist.locks import open_in_forks
 from qdist.plan.planner import make_plan
 from qdist.state.checking import same
 from qdist.state.measuring.measure import sample
 from qdist.state.moves.exchange import swap_bits
+from qdist.state.recent import Recent
 from qdist.state.shards import Shards
 
 __all__ = ["ReadoutError", "flip_probabilities", "flipped", "parity_signs", "sampled"]
 
 ReadoutError = float | tuple[float, float] | Sequence[tuple[float, float]] | None
 """The probability that a bit is read wrong; (of reading 1 for 0, of reading 0 for 1); or such a pair for each qubit."""
+
+_MOST_ROTATIONS = 64
+"""Kept, one for each basis and shape of states."""
 
 
 def sampled(
@@ -31,26 +37,48 @@ def sampled(
     return flipped(sample(sv, shots, rng), flips, rng)
 
 
+class _Rotation:
+    """The gates that turn the basis of each qubit to Z, planned and lowered for states of one shape."""
+
+    def __init__(self, sv: Shards, letters: str) -> None:
+        circuit = Circuit(sv.num_qubits)
+        for qubit, letter in enumerate(letters):
+            if letter == "Y":
+                circuit.sdg(qubit)
+            if letter in "XY":
+                circuit.h(qubit)
+        far, affine = sv.num_qubits - sv.shard_bits, circuit.affine()
+        plan = make_plan(circuit, sv.dtype, None, far, target=sv.backend.target(sv.dtype), start=sv.layout)
+        self._steps = [(segment, sv.backend.lower(plan, segment, affine)) for segment in plan.segments]
+        for _, executor in self._steps:
+            executor.bind(np.zeros(0))
+        self._lock = open_in_forks(Lock())
+
+    def of(self, sv: Shards) -> Shards:
+        result = sv.copy()
+        with self._lock:
+            for segment, executor in self._steps:
+                if segment.swaps:
+                    swap_bits(result, segment.swaps)
+                result.layout = segment.layout
+                for offset, shard in result.shards():
+                    executor.run(shard, offset, -1, None)
+        return result
+
+
+_rotations: Recent[_Rotation] = Recent(_MOST_ROTATIONS)
+
+
 def _rotated(sv: Shards, letters: str) -> Shards:
-    circuit = Circuit(sv.num_qubits)
-    for qubit, letter in enumerate(letters):
-        if letter == "Y":
-            circuit.sdg(qubit)
-        if letter in "XY":
-            circuit.h(qubit)
-    far = sv.num_qubits - sv.shard_bits
-    plan = make_plan(circuit, sv.dtype, None, far, target=sv.backend.target(sv.dtype), start=sv.layout)
-    result = sv.copy()
-    affine = circuit.affine()
-    for segment in plan.segments:
-        executor = sv.backend.lower(plan, segment, affine)
-        executor.bind(np.zeros(0))
-        if segment.swaps:
-            swap_bits(result, segment.swaps)
-        result.layout = segment.layout
-        for offset, shard in result.shards():
-            executor.run(shard, offset, -1, None)
-    return result
+    # Threads of several ranks could wait for each other's: those of one process are kept.
+    if sv.comm.size > 1:
+        return _Rotation(sv, letters).of(sv)
+    key = letters, sv.dtype.char, sv.shard_bits, sv.layout, sv.device
+    found = _rotations.get(key)
+    if found is None:
+        found = _Rotation(sv, letters)
+        _rotations.put(key, found)
+    return found.of(sv)
 
 
 def flip_probabilities(

@@ -116,6 +116,33 @@ def test_what_stages_share_has_the_names_of_the_plain_model(comm, folder) -> Non
     assert_same(models.state_of(plain), state)
 
 
+@pytest.mark.skipif(SIZE != 4, reason="runs where there are 4 ranks, as test_parallel_on_ranks.py also starts")
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_stages_may_shard_what_they_share_in_other_places(comm, folder, zero: int) -> None:
+    def start(mesh: Mesh, options: dict[str, Any]) -> ParallelModel:
+        random.manual_seed(0)
+        widths = [(12, 7), (7, 7), (7, 7), (7, models.CLASSES)]
+        first, one, two, last = (nn.Linear(*width, dtype=F64) for width in widths)
+        two.weight = one.weight
+        model = nn.Sequential(first, one, nn.Tanh(), two, last)
+        return parallelize(model, mesh, Plan(micro_batches=2, **options), optimizer=adam, loss=loss)
+
+    mesh, path = Mesh(comm, dp=2, pp=2), folder / f"shards{zero}"
+    alone, sharded = start(by_itself(comm), {}), start(mesh, {"zero": zero, "stages": [2, 3]})
+    for step in range(2):
+        alone.train_batch(*batch("mlp", step, 9))
+        sharded.train_batch(*rows_of("mlp", mesh, step))
+    sharded.save(path)
+    middle = models.state_of(alone)
+    alone.train_batch(*batch("mlp", 2, 9))
+    for other, options in ((by_itself(comm), {}), (mesh, {"zero": zero, "stages": [1, 4]}), (mesh, {"stages": [3, 2]})):
+        again = start(other, options)
+        again.load(path)
+        assert_same(models.state_of(again), middle)
+        again.train_batch(*rows_of("mlp", other, 2))
+        assert_same(models.state_of(again), models.state_of(alone))
+
+
 @pytest.mark.skipif(SIZE != 2, reason="runs where there are 2 ranks, as test_parallel_on_ranks.py also starts")
 def test_files_that_do_not_fit_are_refused_everywhere(comm, folder) -> None:
     path = folder / "other"

@@ -15,7 +15,7 @@ from traced_models import GPT, batches, build, loss_of
 import qdist as qd
 from qdist import nn
 from qdist.comm import Communicator, Mesh
-from qdist.parallel import Pipeline, Plan, forecast_memory, parallelize
+from qdist.parallel import Pipeline, Plan, forecast_memory, load_plain, parallelize
 from qdist.tensor import Tensor, random
 
 ROWS = 9
@@ -123,6 +123,53 @@ def test_a_file_of_one_process_goes_on_in_stages(comm: Communicator, tmp_path_fa
     np.testing.assert_allclose(value, want.losses[1], rtol=1e-10)
     state = {name: tensor.numpy() for name, tensor in second.state_dict().items()}
     models.assert_same(state, want.parameters)
+
+
+class PartlyUsed(nn.Module):
+    """Modules, a parameter and buffers that no pass comes to, and a weight that only one of its names leads to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleDict({"spare": nn.Linear(7, 2, dtype=F64), "used": nn.Linear(7, 3, dtype=F64)})
+        self.layers = nn.ModuleList(nn.Linear(7, 7, dtype=F64) for _ in range(4))
+        self.norm = nn.BatchNorm1d(7, dtype=F64)
+        self.skipped = nn.Parameter(np.ones(5))
+        self.other = nn.Linear(7, 7, dtype=F64)
+        self.other.weight = self.layers[2].weight
+        self.table = nn.Linear(7, 7, dtype=F64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return self.heads["used"](x @ self.table.weight)
+
+
+@pytest.mark.parametrize("zero", [0, 2, 3])
+def test_what_no_stage_uses_stays_in_the_model(comm: Communicator, tmp_path_factory: Any, zero: int) -> None:
+    path = comm.broadcast_object(str(tmp_path_factory.mktemp("partly") / "file"))
+    mesh = mesh_of(comm, (("pp", 2), ("dp", comm.size // 2)))
+    rng, loss = np.random.default_rng(3), nn.MSELoss()
+    rows = [(rng.normal(size=(9, 7)), rng.normal(size=(9, 3))) for _ in range(2)]
+    random.manual_seed(5)
+    plain = PartlyUsed()
+    random.manual_seed(5 + comm.rank)  # The first rank's weights are taken.
+    plan = Plan(micro_batches=2, zero=zero)
+    trained = parallelize(PartlyUsed(), mesh, plan, optimizer=adam, loss=loss, example=rows[0][0][:1])
+    update = adam(plain.parameters())
+    for x, y in rows:
+        update.zero_grad()
+        loss(plain(Tensor(x)), Tensor(y)).backward()
+        update.step()
+        trained.backward(*share_of(mesh, x, y))
+        models.assert_same(trained.gradients(), models.gradients_of(plain))
+        trained.step()
+    models.assert_same(models.state_of(trained), models.state_of(plain))
+    trained.save(path)
+    again = PartlyUsed()
+    load_plain(path, again, adam(again.parameters()))
+    models.assert_same(models.state_of(again), models.state_of(plain))
+    trained.load(path)
+    models.assert_same(models.state_of(trained), models.state_of(plain))
 
 
 def test_pipedream_runs_a_traced_model(comm: Communicator) -> None:

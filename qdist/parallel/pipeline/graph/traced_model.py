@@ -175,12 +175,13 @@ class CutModel:
         self.whole = self._holder(open_names, lambda name: name not in open_names)
         """All modules, parameters and buffers by their names."""
         self._open_names = open_names
+        self._idle = self._unused()
         self.holders = [self.holder([number]) for number in range(len(self._used))]
         """What each stage has."""
 
     def holder(self, numbers: Sequence[int]) -> Module:
         """What these stages have together."""
-        names = {name for number in numbers for name in self._used[number]}
+        names = {name for number in numbers for name in (*self._used[number], *self._idle[number])}
         return self._holder(self._open_names, names.__contains__)
 
     def _used_by(self, number: int) -> dict[str, str]:
@@ -191,6 +192,21 @@ class CutModel:
                 if step.kind != "operation":
                     found[step.of] = step.kind
         return found
+
+    def _unused(self) -> list[set[str]]:
+        """The parameters and buffers that no step comes to, which states have nevertheless: by stage, the names of
+        those that it keeps. One that a stage has under another name stays with it, all others with the first."""
+        whole = _state_of(self.whole)
+        names = {id(tensor): name for name, tensor in whole.items()}
+        used, owners = set[str](), dict[int, int]()
+        for number, own in enumerate(self._used):
+            for name, tensor in _state_of(self._holder(self._open_names, own.__contains__)).items():
+                used.add(name if name in whole else names[id(tensor)])
+                owners.setdefault(id(tensor), number)
+        unused: list[set[str]] = [set() for _ in self._used]
+        for name in whole.keys() - used:
+            unused[owners.get(id(whole[name]), 0)].add(name)
+        return unused
 
     def _check_buffers(self) -> None:
         where: dict[int, set[int]] = {}
@@ -212,9 +228,7 @@ class CutModel:
         for name in open_names:
             for own, buffer in find(self._model, name)._buffers.items():
                 if buffer is not None:
-                    place = _place(holder, name)
-                    place._buffers[own] = buffer
-                    object.__setattr__(place, own, buffer)
+                    _put_buffer(_place(holder, name), own, buffer)
         return holder
 
     def stage(self, number: int) -> GraphStage:
@@ -236,8 +250,13 @@ class CutModel:
                 DeferredParameter.take_values(p)
 
 
+def _state_of(module: Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return dict([*module._named("_parameters"), *module._named("_buffers")])
+
+
 def _listing(model: Module, wanted: Callable[[str], bool]) -> Module:
-    """The modules and parameters that are wanted under their names, in the model's order."""
+    """The modules, parameters and buffers that are wanted under their names, in the model's order."""
     whole = Module()
     for name, module in _all_modules(model, ""):
         if name and wanted(name):
@@ -248,7 +267,15 @@ def _listing(model: Module, wanted: Callable[[str], bool]) -> Module:
                 full = f"{name}.{own}" if name else own
                 if parameter is not None and wanted(full):
                     setattr(_place(whole, name), own, parameter)
+            for own, buffer in module._buffers.items():
+                if buffer is not None and wanted(f"{name}.{own}" if name else own):
+                    _put_buffer(_place(whole, name), own, buffer)
     return whole
+
+
+def _put_buffer(place: Module, own: str, buffer: Tensor) -> None:
+    place._buffers[own] = buffer
+    object.__setattr__(place, own, buffer)
 
 
 def _all_modules(module: Module, name: str) -> Iterator[tuple[str, Module]]:
