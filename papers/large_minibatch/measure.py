@@ -69,10 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--factors", type=int, nargs="+", default=[1, 4, 8, 16, 32])
     parser.add_argument("--rate", type=float, default=0.02, help="of the small batch (default 0.02)")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=30, help="more than the 5 of the warm-up (default 30)")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/large_minibatch_paper.json")
     options = parser.parse_args()
+    if options.epochs <= WARM_EPOCHS:
+        parser.error(f"--epochs {options.epochs}: the rate is raised over the first {WARM_EPOCHS}, so take more")
     comm = qd.comm.init()
     rows = []
     for factor in options.factors:

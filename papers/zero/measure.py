@@ -76,9 +76,9 @@ def formula(stage: int, ranks: int, half: bool) -> float:
 
 
 def here(stage: int, ranks: int, half: bool) -> float:
-    """The same with what this library keeps besides: room for the update, and float32 shards of gradients."""
+    """The same with what this library keeps besides: shards of half-precision gradients are float32."""
     shard = 4
-    P, G, K = (2, 2, 16) if half else (4, 4, 12)
+    P, G, K = (2, 2, 12) if half else (4, 4, 8)
     return [P + G + K, P + G + K / ranks, P + (shard + K) / ranks, (P + shard + K) / ranks][stage]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,18 @@ def test_parameter_values_are_flat_and_in_order() -> None:
     a, v = Parameter("a"), ParameterVector("v", 3)
     circuit = Circuit(1).rx(v[2], 0).ry(a, 0).rz(v[0], 0)
     np.testing.assert_array_equal(circuit.parameter_values({a: 5, v: [1, 2, 3]}), [1, 3, 5])
+
+
+@pytest.mark.parametrize("values", [[1e200, -1.0], [1.7e308, 1.7e308], [-1e155, 5e-324]])
+def test_parameter_values_may_be_as_large_as_doubles_are(values: list[float]) -> None:
+    a, b = Parameter("a"), Parameter("b")
+    circuit = Circuit(1).rx(a, 0).ry(b, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert circuit.parameter_values(np.array(values)).tolist() == values
+        for wrong in (np.nan, np.inf, -np.inf):
+            with pytest.raises(CircuitError, match=f"b must be a finite number; got {wrong}"):
+                circuit.parameter_values(np.array([values[0], wrong]))
 
 
 def test_missing_and_unknown_parameters_are_named() -> None:

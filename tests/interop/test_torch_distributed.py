@@ -1,11 +1,13 @@
 """torch.distributed's surface in one process: what is refused, stores, futures, data. On ranks: tests/seeds."""
 
+import importlib
 import os
 import subprocess
 import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,3 +211,21 @@ def test_samplers_take_torchs_names() -> None:
         Tensor(np.arange(10)), num_replicas=4, rank=3, shuffle=False
     )
     assert list(sampler) == [3, 7, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "where"),
+    [
+        ("import {}.nn.functional as m", "relu", "qdist.tensor.functional"),
+        ("from {}.nn import functional as m", "max_pool2d", "qdist.tensor.functional"),
+        ("import {}.optim as m", "SGD", "qdist.optim"),
+        ("from {} import optim as m", "AdamW", "qdist.optim"),
+        ("import {}.nn as m", "Linear", "qdist.nn"),
+        ("import {}.multiprocessing as m", "Process", "qdist.interop.torch_distributed.torch.multiprocessing"),
+        ("import {}.utils.data as m", "DataLoader", "qdist.interop.torch_distributed.torch.utils.data"),
+    ],
+)
+def test_import_lines_need_another_beginning_alone(line: str, name: str, where: str) -> None:
+    found: dict[str, Any] = {}
+    exec(line.format("qdist.interop.torch_distributed.torch"), found)
+    assert getattr(found["m"], name) is getattr(importlib.import_module(where), name)

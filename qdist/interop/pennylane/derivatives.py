@@ -57,7 +57,7 @@ def vjp(
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
     checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
-    of_all_rows = theta.ndim == 2 and _have_no_rows(checked, [shape[1:] for shape in shapes], len(theta))
+    of_all_rows = per_row and theta.ndim == 2 and _have_no_rows(checked, [shape[1:] for shape in shapes], len(theta))
     if of_all_rows:
         extra = checked[0].shape[:1]
         checked = [np.broadcast_to(g[:, None], extra + shape) for g, shape in zip(checked, shapes)]
@@ -154,11 +154,13 @@ def _shape(output: Output, found: TapeProgram) -> tuple[int, ...]:
 def _have_no_rows(cotangents: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]], rows: int) -> bool:
     """Whether there are several cotangents, the same ones for all rows of a batch, as ``jax.vmap(jax.jacrev(f))`` has
     them; the rows then come first in the derivatives. As many as there are rows are one a row, unless they are the
-    basis, each number's one behind the other, that Jacobians are made of."""
+    basis, each number's one behind the other, that Jacobians are made of; so is one of one row, as of a mean."""
     count = len(cotangents[0]) if cotangents and cotangents[0].ndim else 0
     if not count or any(g.shape != (count, *shape) for g, shape in zip(cotangents, shapes)):
         return False
-    return count != rows or np.array_equal(np.hstack([g.reshape(count, -1) for g in cotangents]), np.eye(count))
+    if count != rows:
+        return True
+    return count > 1 and np.array_equal(np.hstack([g.reshape(count, -1) for g in cotangents]), np.eye(count))
 
 
 def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:

@@ -112,6 +112,59 @@ def test_jax_batches(way, jit, batches):
     assert batches == [5]
 
 
+def turned(x, w):
+    qml.RX(x, wires=0)
+    qml.RY(w, wires=0)
+
+
+def probabilities(x, w):
+    turned(x, w)
+    return qml.probs(wires=0)
+
+
+def test_cotangents_that_are_a_basis_are_those_of_rows():
+    """The trace of two rows of two probabilities; the reference by differences."""
+    rows, weight = np.array([0.3, 0.9]), 0.4
+
+    def trace(*x):
+        return sum(qml.QNode(probabilities, qml.device("default.qubit"))(x[k], x[2])[k] for k in range(2))
+
+    point = np.array([*rows, weight])
+    want = [(trace(*point + h) - trace(*point - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+
+    torch = pytest.importorskip("torch")
+    x, w = (torch.tensor(one, requires_grad=True) for one in (rows, np.array(weight)))
+    qml.QNode(probabilities, DEVICE, interface="torch")(x, w).trace().backward()
+    np.testing.assert_allclose([*x.grad, w.grad], want, atol=1e-8)
+
+    pnp = qml.numpy
+    node = qml.QNode(probabilities, DEVICE, interface="autograd")
+    found = qml.grad(lambda x, w: pnp.trace(node(x, w)), argnums=(0, 1))(pnp.array(rows), pnp.array(weight))
+    np.testing.assert_allclose([*found[0], found[1]], want, atol=1e-8)
+
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    node = qml.QNode(probabilities, DEVICE, interface="jax")
+    found = jax.grad(lambda x, w: jax.numpy.trace(node(x, w)), argnums=(0, 1))(jax.numpy.array(rows), weight)
+    np.testing.assert_allclose([*found[0], found[1]], want, atol=1e-8)
+
+
+@pytest.mark.parametrize("way", ["vmap", "broadcast"])
+def test_batches_of_one_row(way):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+
+    def measured(x, w):
+        turned(x, w)
+        return qml.expval(qml.Z(0))
+
+    node = qml.QNode(measured, DEVICE, interface="jax")
+    run = jax.vmap(node, in_axes=(0, None)) if way == "vmap" else node
+    found = jax.grad(lambda x, w: run(x, w).mean(), argnums=(0, 1))(jax.numpy.array([0.3]), 0.4)
+    np.testing.assert_allclose(found[0], [-np.sin(0.3) * np.cos(0.4)], atol=1e-9, strict=True)
+    np.testing.assert_allclose(found[1], -np.cos(0.3) * np.sin(0.4), atol=1e-9)
+
+
 @pytest.mark.parametrize("rows", [2, 5])
 @pytest.mark.parametrize("shared", [False, True])
 def test_jax_jacobians_of_rows(rows, shared):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .... import checkpoint, optim
+from .... import checkpoint
 from ....interop import torch_distributed as distributed
 from ....tensor import Tensor, no_grad, ones, rand, randn, random, zeros
 from ....tensor.functional import sigmoid
-from . import cuda, multiprocessing, nn, utils
+from . import cuda, multiprocessing, nn, optim, utils
 
 __all__ = [
     "Tensor",

@@ -114,5 +114,11 @@ def _check(ranks: np.ndarray, dim_names: Sequence[str] | None, size: int) -> Non
         raise ValueError(f"a mesh needs a list of ranks, got {ranks.tolist()}")
     if dim_names is not None and (len(dim_names) != ranks.ndim or len(set(dim_names)) < ranks.ndim):
         raise ValueError(f"dim_names={list(dim_names)}: {ranks.ndim} different names are needed, one an axis")
-    if len(np.unique(ranks)) < ranks.size or ranks.min() < 0 or ranks.max() >= size:
-        raise ValueError(f"ranks {ranks.tolist()}: each rank once, within 0..{size - 1}")
+    if len(np.unique(ranks)) < ranks.size or ranks.min() < 0:
+        raise ValueError(f"ranks {ranks.tolist()}: each rank once, from 0 on")
+    if ranks.max() >= size:
+        start = ranks.max() + 1
+        raise ValueError(
+            f"a mesh of ranks {ranks.tolist()} needs {start} ranks, {size} run: start as many, "
+            f"`mpirun -n {start} python ...` or `qdist run -n {start} ...`, or take ranks within 0..{size - 1}"
+        )

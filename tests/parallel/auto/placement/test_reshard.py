@@ -147,7 +147,7 @@ def test_wrong_placements_are_refused_with_the_way_out() -> None:
         shard_tensor(Tensor(np.zeros((6, 3))), mesh, [Shard(0, 3), Shard(0)])
     with pytest.raises(ValueError, match="blocks have to be equal"):
         shard_tensor(Tensor(np.zeros((8, 3))), mesh, [Shard(0, 3), Replicate()])
-    with pytest.raises(ValueError, match="each rank once"):
+    with pytest.raises(ValueError, match="needs 5 ranks, 4 run"):
         ProcessMesh([0, 4], comm=counting_communicator(4))
     with pytest.raises(ValueError, match="2 different names"):
         ProcessMesh([[0, 1]], ["dp", "dp"], counting_communicator(4))
@@ -174,3 +174,16 @@ def test_a_parameter_becomes_its_part_in_place() -> None:
     np.testing.assert_array_equal(weight.data, np.arange(6.0, 12.0).reshape(2, 3))
     assert weight.requires_grad
     assert weight.is_leaf
+
+
+@pytest.mark.parametrize("ranks", [[0, 1], [[0, 1], [2, 3]], [5]])
+def test_a_mesh_of_ranks_that_do_not_run_says_how_many_to_start(ranks: list) -> None:
+    start = 1 + int(np.max(ranks))
+    with pytest.raises(ValueError, match=rf"needs {start} ranks, 1 run: start as many, `mpirun -n {start} python"):
+        ProcessMesh(ranks, comm=counting_communicator(1))
+
+
+@pytest.mark.parametrize("ranks", [[0, 0], [-1], [0, -1]])
+def test_a_mesh_has_each_rank_once(ranks: list) -> None:
+    with pytest.raises(ValueError, match="each rank once, from 0 on"):
+        ProcessMesh(ranks, comm=counting_communicator(1))

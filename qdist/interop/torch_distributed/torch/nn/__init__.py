@@ -2,8 +2,7 @@
 
 from .....nn import *  # noqa: F403
 from .....nn import __all__ as _modules
-from .....tensor import functional
 from ...local_devices import DataParallel
-from . import parallel
+from . import functional, parallel
 
 __all__ = [*_modules, "DataParallel", "functional", "parallel"]
