@@ -129,7 +129,7 @@ class Program(Runner):
         if kwargs:
             raise unexpected(Program.run, kwargs)
         plain = initial is None and out is None and progress is None and checkpoint is None and not verify
-        if plain and not self._draws and (small := self.run_small(params)) is not None:
+        if plain and not (self._draws or self.is_long) and (small := self.run_small(params)) is not None:
             return small
         rng = generator(self.comm, seed) if self._draws else None
         values, initial = self.values(params), initial_states.given(self, initial)
