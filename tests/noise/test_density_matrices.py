@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from kraus_reference import density, expectation, noisy_circuit
+from own_gate import OnlyItsMatrix
 
 import qdist as qd
 from qdist.backends.errors import StateError
-from qdist.circuit import GATES, CircuitError, Gate
+from qdist.circuit import GATES, CircuitError
 from qdist.noise.doubled import conjugate
 from qdist.program.compiled import LONG
 from qdist.state.statevector import StateVector
@@ -34,19 +35,6 @@ def test_conjugates_of_gates_that_carry_data() -> None:
     for gate, _, params, *_ in circuit:
         other, changed = conjugate(gate, params)
         np.testing.assert_allclose(other.matrix(*changed), gate.matrix(*params).conj(), atol=1e-14)
-
-
-class OnlyItsMatrix(Gate):
-    """A gate of one's own whose class says nothing but its matrix."""
-
-    __slots__ = ("_fixed",)
-
-    def __init__(self, name: str, matrix: np.ndarray) -> None:
-        self._set(_fixed=matrix)
-        super().__init__(name, len(matrix).bit_length() - 1)
-
-    def matrix(self, *params: float) -> np.ndarray:
-        return self._fixed
 
 
 @pytest.mark.parametrize("qubits", [1, 2])

@@ -3,7 +3,7 @@
 MPICH names shared memory in /dev/shm and removes the name when MPI is finalised. Mapped memory needs no name: without
 one, the kernel frees it with the last process, however that ends. (Later segments, those of windows, lose their names
 as MPICH makes them.) Its launcher, a process of which is the parent of a node's ranks, writes the node's topology to
-/tmp for them to read in MPI_Init, keeps that file open, and removes it when all ranks have ended well.
+a temporary file for them to read in MPI_Init, keeps that file open, and removes it when all ranks have ended well.
 
 Uses the standard library alone: keeper.py imports it by path.
 """
@@ -22,7 +22,7 @@ Segment = tuple[str, int]
 # A line of /proc/PID/maps: addresses, rights, offset, device, inode, path. MPICH hashes the job's name into the path
 # and adds the node; a second file (vci) holds the queues of further threads.
 _MAPPED = re.compile(r"\S+ \S+ \S+ \S+ ([0-9]+)\s+(/dev/shm/mpich_(?:shm|vci)_[0-9a-f]+_[0-9]+)$")
-_TOPOLOGY = re.compile(r"/tmp/hydra_hwloc_xmlfile_\w{6}$")
+_TOPOLOGY = re.compile(r"hydra_hwloc_xmlfile_\w{6}$")
 
 
 def segments(pid: int | str = "self") -> set[Segment]:
@@ -41,7 +41,7 @@ def topologies(pid: int) -> set[Segment]:
     with contextlib.suppress(OSError):
         for descriptor in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                if _TOPOLOGY.match(path := os.readlink(descriptor.path)):
+                if _TOPOLOGY.match(os.path.basename(path := os.readlink(descriptor.path))):
                     found.add((path, os.stat(descriptor.path).st_ino))
     return found
 

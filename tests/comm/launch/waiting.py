@@ -23,7 +23,8 @@ def shared_memory() -> list[str]:
 def topologies() -> list[str]:
     """The files with the node's topology that MPICH's launcher has open, with or without a name."""
     opened = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{os.getppid()}/fd"))
-    return [path.removesuffix(" (deleted)") for path in opened if path.startswith("/tmp/hydra_hwloc_xmlfile_")]
+    named = (path.removesuffix(" (deleted)") for path in opened)
+    return [path for path in named if os.path.basename(path).startswith("hydra_hwloc_xmlfile_")]
 
 
 def report(folder: Path, rank: int, processes: list[int]) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("qiskit")
 
+from own_gate import OnlyItsMatrix
 from qiskit import transpile
 from qiskit.circuit import ClassicalRegister, Parameter, ParameterVector, QuantumCircuit, QuantumRegister
 from qiskit.circuit.classical import expr, types
@@ -36,7 +37,7 @@ from qiskit.synthesis import LieTrotter, SuzukiTrotter
 from qiskit.transpiler import CouplingMap
 
 import qdist as qd
-from qdist.circuit import CircuitError, Gate
+from qdist.circuit import CircuitError
 from qdist.circuit.gates import diagonal_gate, unitary_gate
 from qdist.interop.qiskit import Backend, from_qiskit, to_qiskit
 from qdist.interop.qiskit.conversion.reading import Reader
@@ -495,22 +496,11 @@ def test_blocks_that_change_what_they_test_are_refused():
         from_qiskit(longer)
 
 
-class Own(Gate):
-    """A subclass as a user writes it."""
-
-    def __init__(self, name: str, matrix: np.ndarray) -> None:
-        self._set(_fixed=matrix)
-        super().__init__(name, len(matrix).bit_length() - 1)
-
-    def matrix(self, *params: float) -> np.ndarray:
-        return self._fixed
-
-
 @pytest.mark.parametrize("qubits", [1, 2])
 @pytest.mark.parametrize("controls", [0, 1])
 def test_gates_of_ones_own_with_names_of_qiskits_are_written_by_their_matrices(qubits: int, controls: int) -> None:
     for name in (*GATES, "gphase", "rc3x", "iswapdg", "unitary", "diagonal"):
-        gate = Own(name, random_unitary(1 << qubits, seed=len(name)).data).controlled(controls)
+        gate = OnlyItsMatrix(name, random_unitary(1 << qubits, seed=len(name)).data).controlled(controls)
         circuit = qd.Circuit(gate.num_qubits).append(gate, range(gate.num_qubits))
         np.testing.assert_allclose(Operator(to_qiskit(circuit)).data, gate.matrix(), atol=1e-10, err_msg=name)
 
