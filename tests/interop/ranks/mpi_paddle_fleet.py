@@ -8,7 +8,16 @@ import pytest
 
 import qdist as qd
 from qdist.interop import paddle
-from qdist.interop.paddle.distributed import Engine, ProcessMesh, Strategy, fleet, shard_op, sharding
+from qdist.interop.paddle.distributed import (
+    Engine,
+    ProcessMesh,
+    Shard,
+    Strategy,
+    fleet,
+    shard_op,
+    shard_tensor,
+    sharding,
+)
 from qdist.interop.paddle.distributed.fleet import topology
 from qdist.interop.paddle.distributed.fleet.meta_parallel import (
     ColumnParallelLinear,
@@ -302,6 +311,40 @@ def test_an_engine_takes_the_first_ranks_rows_where_ranks_read_different_ones(co
         with told:
             engine.run((x + comm.rank, y))
     check(engine.state_dict().values(), "none", 4)
+
+
+class Annotated(Net):
+    """Rows of a mesh's ranks (0), or a divided first layer (1)."""
+
+    def __init__(self, mesh: ProcessMesh, dim: int) -> None:
+        super().__init__(False)
+        self.mesh, self.dim = mesh, dim
+
+    def forward(self, x):
+        if self.dim == 0:
+            x = shard_tensor(x, self.mesh, [Shard(0)])
+        else:
+            shard_tensor(self.first.weight, self.mesh, [Shard(1)])
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_annotated_tensors_are_the_first_ranks_where_ranks_read_different_rows(comm, dim: int) -> None:
+    """As in the document's programs, step by step."""
+    paddle.seed(5)
+    model = Annotated(ProcessMesh([0, 1, 2, 3], dim_names=["x"]), dim)
+    optimizer = optimizer_of(model)
+    for step in ALL:
+        x, y = batch(step, 4)
+        told = pytest.warns(UserWarning, match="those of the mesh's first rank") if step == 0 else nullcontext()
+        with told:
+            out = model(Tensor(x + comm.rank))
+            paddle.nn.functional.cross_entropy(input=out, label=Tensor((y + comm.rank) % 3)).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    check((value.numpy() for value in model.state_dict().values()), "none", 4)
+    with pytest.raises(ValueError, match="different shapes"):
+        shard_tensor(np.ones((4 + 4 * (comm.rank > 0), 6)), ProcessMesh([0, 1, 2, 3]), [Shard(0)])
 
 
 def test_objects_and_reductions(comm) -> None:

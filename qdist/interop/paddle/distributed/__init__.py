@@ -1,9 +1,9 @@
 """Ranks, placements and everything that makes a program distributed, under Paddle's names."""
 
 from ....comm import init as _init
-from ....parallel.auto import Partial, ProcessMesh, Replicate, Shard, reshard, shard_op, shard_tensor
+from ....parallel.auto import Partial, Replicate, Shard, reshard, shard_op, shard_tensor
 from . import auto_parallel, fleet, sharding
-from .auto_parallel import DistModel, Engine, Strategy, to_static
+from .auto_parallel import DistModel, Engine, ProcessMesh, Strategy, to_static
 from .communication import (
     ReduceOp,
     all_gather,

@@ -11,7 +11,7 @@ import numpy as np
 from ....nn import Module
 from ....optim import Optimizer
 from ....parallel import auto
-from ....parallel.auto import InputSpec, ProcessMesh, Strategy, reshard, shard_op, shard_tensor
+from ....parallel.auto import InputSpec, Strategy, reshard, shard_op, shard_tensor
 from ....parallel.auto.run.engine import DifferentRows
 from ....parallel.auto.run.program_text import ProgramText
 from ....tensor import Tensor
@@ -27,6 +27,13 @@ __all__ = [
     "shard_tensor",
     "to_static",
 ]
+
+
+class ProcessMesh(auto.ProcessMesh):
+    """Ranks on a grid. Where they have different values of one plain tensor, as from a dataset that draws its items,
+    those of the mesh's first rank are everybody's, and a warning says so."""
+
+    takes_first = True
 
 
 class Program(ProgramText):

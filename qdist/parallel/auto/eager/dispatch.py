@@ -10,7 +10,7 @@ from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.crossing import Spec, SpecTable, follow
 from qdist.parallel.auto.eager.dist_tensor import DistParameter, DistTensor, reshard, shard_tensor
-from qdist.parallel.auto.eager.same_value import check_same
+from qdist.parallel.auto.eager.same_value import same_value
 from qdist.parallel.auto.placement.placements import Placement, Replicate, cuts
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
 from qdist.parallel.auto.placement.reshard import reshard_local
@@ -158,7 +158,7 @@ def _localize(x: Any, mesh: ProcessMesh, target: tuple[Placement, ...], differs:
         return x.local_as(target, differs)
     if isinstance(x, Tensor):
         if not capture.is_capturing():
-            check_same(x, mesh)
+            x = same_value(x, mesh)
         return reshard_local(x, mesh, x.shape, (Replicate(),) * len(target), target, differs)
     return x
 

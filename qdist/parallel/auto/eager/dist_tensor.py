@@ -12,7 +12,7 @@ from qdist.nn.deferred import DeferredParameter
 from qdist.nn.module import Parameter
 from qdist.parallel.auto.eager import capture
 from qdist.parallel.auto.eager.crossing import cross, placeholder
-from qdist.parallel.auto.eager.same_value import check_same, first_value
+from qdist.parallel.auto.eager.same_value import first_value, same_value
 from qdist.parallel.auto.placement.moves import gradient_of
 from qdist.parallel.auto.placement.placements import Placement, Replicate, Shard, cuts, local_part, placements_of
 from qdist.parallel.auto.placement.process_mesh import ProcessMesh
@@ -239,7 +239,7 @@ def shard_tensor(x: Any, mesh: ProcessMesh, placements: Any) -> Any:
 
     Raises:
         ValueError: for placements that do not fit the mesh or the shape, see `placements_of`; on every rank of the mesh
-            where their values differ (see `check_same`). Of a Parameter all take the first rank's, as DataParallel
+            where their values differ (see `same_value`). Of a Parameter all take the first rank's, as DataParallel
             does.
 
     Ranks outside of the mesh call as well, and keep the shape alone; of a Parameter they give the values up.
@@ -258,7 +258,7 @@ def place_tensor(x: Any, mesh: ProcessMesh, placements: Any, compare: bool = Fal
     if isinstance(x, Parameter):
         return _become(x, mesh, target, compare)
     if compare:
-        check_same(x, mesh)
+        x = same_value(x, mesh)
     return _placed(x, _on_members(x, mesh), mesh, (Replicate(),) * len(target), target)
 
 

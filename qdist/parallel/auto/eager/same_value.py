@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from qdist.tensor import Tensor
 from qdist.tensor.arrays import Array
 from qdist.tensor.versions import digest
 
-__all__ = ["check_same", "digest_of", "first_value"]
+__all__ = ["digest_of", "first_value", "same_value"]
 
 
 def digest_of(arrays: Sequence[Array]) -> int:
@@ -23,25 +24,55 @@ def digest_of(arrays: Sequence[Array]) -> int:
     return zlib.crc32(repr([(x.shape, str(x.dtype), digest(x)) for x in arrays]).encode()) >> 1
 
 
-def check_same(x: Tensor, mesh: ProcessMesh) -> None:
-    """Raises ValueError, on every rank of the mesh, where their values of x differ by more than rounding.
+def same_value(x: Tensor, mesh: ProcessMesh) -> Tensor:
+    """x, which the ranks of the mesh have to hold alike: they differ by no more than rounding.
 
     A Parameter is compared once; of other tensors the 1st, 2nd, 4th ... 64th that the mesh meets and every 64th from
     there on. 8 bytes travel unless something differs. Collective over the mesh's ranks; the others need not call.
+
+    Raises ValueError, on every rank of the mesh, where their values differ. A mesh that `takes_first` warns instead,
+    and from then on gives the first rank's value of every tensor outside the graph.
     """
-    if mesh.size == 1 or mesh.coordinates is None or not _is_due(x, mesh) or _agree(x._data, mesh):
-        return
+    if mesh.size == 1 or mesh.coordinates is None:
+        return x
+    data = not x.requires_grad and not isinstance(x, Parameter)
+    if not (mesh.differed and data):
+        if not _is_due(x, mesh) or _agree(x._data, mesh):
+            return x
+        found = _difference(x, mesh)
+        if found is None:
+            return x
+        if not (mesh.takes_first and data and found.kind == "values"):
+            raise ValueError(
+                f"ranks {found.ranks[0]} and {found.ranks[1]} have different {found.kind} of one tensor, of which each "
+                "would take a part of its own: give every rank of the mesh the same whole tensor (the same seed, no "
+                "sampler)"
+            )
+        mesh.differed = True
+        warnings.warn(
+            f"ranks {found.ranks[0]} and {found.ranks[1]} have different values of one tensor (does the dataset draw "
+            "its items without a seed?): from now on those of the mesh's first rank are used",
+            stacklevel=2,
+        )
+    return Tensor(first_value(x._data, mesh))
+
+
+class _Difference(NamedTuple):
+    ranks: tuple[int, int]
+    kind: str
+
+
+def _difference(x: Tensor, mesh: ProcessMesh) -> _Difference | None:
+    """The first two ranks that hold something else, and what; None where it is rounding."""
     entries = _from_all((mesh.comm.group[mesh.comm.rank], x.shape, str(x.dtype), *measures(x._data)), mesh)
     first, shape, dtype, value, _ = entries[0]
     scale = max(entry[4] for entry in entries)
     for rank, its_shape, its_dtype, its_value, _ in entries:
-        if (its_shape, its_dtype) == (shape, dtype) and abs(its_value - value) <= tolerance(dtype) * scale:
-            continue
-        kind = "values" if (its_shape, its_dtype) == (shape, dtype) else f"shapes or types ({shape}, {its_shape})"
-        raise ValueError(
-            f"ranks {first} and {rank} have different {kind} of one tensor, of which each would "
-            "take a part of its own: give every rank of the mesh the same whole tensor (the same seed, no sampler)"
-        )
+        if (its_shape, its_dtype) != (shape, dtype):
+            return _Difference((first, rank), f"shapes or types ({shape}, {its_shape})")
+        if abs(its_value - value) > tolerance(dtype) * scale:
+            return _Difference((first, rank), "values")
+    return None
 
 
 def _is_due(x: Tensor, mesh: ProcessMesh) -> bool:

@@ -29,6 +29,9 @@ class ProcessMesh:
         ValueError: for ranks that do not exist or stand there twice, or names that do not fit.
     """
 
+    takes_first = False
+    """Whether tensors of which its ranks have different values are the first rank's, with a warning: an error here."""
+
     def __init__(self, ranks: Any, dim_names: Sequence[str] | None = None, comm: Communicator | None = None) -> None:
         self.comm = world() if comm is None else comm
         self.ranks = np.asarray(ranks, np.int64)
@@ -44,6 +47,8 @@ class ProcessMesh:
         """Parameters, by id, that its ranks have found to be the same on all of them."""
         self.met = 0
         """How many plain tensors came to it; now and then its ranks compare one (see eager.same_value)."""
+        self.differed = False
+        """Whether they had different values of one; see `takes_first`."""
         self.row: int | None = None
         """Which row of another mesh it is, when it was made as one: the number of a pipeline stage."""
         self.parent: ProcessMesh | None = None
@@ -85,7 +90,7 @@ class ProcessMesh:
         if index not in self._rows:
             ranks = np.atleast_1d(self.ranks[index])
             names = self.dim_names[1:] or self.dim_names
-            self._rows[index] = ProcessMesh(ranks, names, self.comm)
+            self._rows[index] = type(self)(ranks, names, self.comm)
             self._rows[index].row, self._rows[index].parent = index, self
         return self._rows[index]
 
