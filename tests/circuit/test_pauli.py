@@ -237,6 +237,27 @@ class TestAlgebra:
         assert near.allclose(PauliSum("X0"))
         assert not near.allclose(PauliSum("X0"), tolerance=1e-13)
 
+    def test_numpy_adds_operators_and_not_their_terms_and_coefficients(self):
+        rng = np.random.default_rng(3)
+        parts = [random_sum(rng, 2, 3) for _ in range(3)]
+        weights = np.array([0.5, -1.0, 2.0])
+        matrices = [part.to_matrix(3) for part in parts]
+        array = np.array(parts)
+        assert array.shape == (3,)
+        assert array[1] is parts[1]
+        np.testing.assert_allclose(np.sum(parts).to_matrix(3), sum(matrices), atol=1e-12)
+        np.testing.assert_allclose((weights @ array).to_matrix(3), np.tensordot(weights, matrices, 1), atol=1e-12)
+        assert np.sum([PauliString("X0"), PauliSum("Z1")]) == PauliSum({"X0": 1, "Z1": 1})
+        with pytest.raises(TypeError):
+            np.asarray(parts[0], dtype=complex)
+
+    def test_arrays_without_axes_count_as_numbers(self):
+        half, total = np.array(0.5), PauliSum({"X0": 1, "": 0.5})
+        assert half * total == total * half == total / np.array(2.0) == PauliSum({"X0": 0.5, "": 0.25})
+        assert half + PauliString("X0") == PauliString("X0") - -half == total
+        with pytest.raises(TypeError):
+            np.array([0.5, 1]) * total
+
     def test_numpy_scalars_multiply_from_either_side(self):
         h = PauliSum({"X0": 2.0})
         for scalar in (np.float64(0.5), np.float32(0.5), np.complex128(0.5), 0.5, True * 0.5):

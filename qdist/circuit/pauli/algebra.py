@@ -38,6 +38,12 @@ class Operator(Generic[S]):
     # A NumPy scalar on the left then leaves the arithmetic to this class instead of iterating over the terms.
     __array_ufunc__ = None
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """One object: numpy.sum and arrays of operators would take a sum apart into its terms and coefficients."""
+        whole = np.empty((), dtype=object)
+        whole[()] = self
+        return whole
+
     def _sum(self) -> S:
         raise NotImplementedError
 
@@ -45,10 +51,11 @@ class Operator(Generic[S]):
         """The other side of + or -: a number is a multiple of the identity; None for what cannot be added."""
         if isinstance(value, Operator):
             return value._sum()
-        if isinstance(value, numbers.Complex):
-            identity = masks.pack([0])
-            return self._sum()._of(identity, identity, masks.checked_coefficients([complex(value)], ["I"]))
-        return None
+        number = _number(value)
+        if number is None:
+            return None
+        identity = masks.pack([0])
+        return self._sum()._of(identity, identity, masks.checked_coefficients([number], ["I"]))
 
     def __add__(self, other: Any) -> S:
         right = self._operand(other)
@@ -69,15 +76,17 @@ class Operator(Generic[S]):
     def __mul__(self, other: Any) -> S:
         if isinstance(other, Operator):
             raise TypeError("* multiplies by a number; the product of two operators is written with @")
-        if not isinstance(other, numbers.Complex):
+        number = _number(other)
+        if number is None:
             return NotImplemented
         own = self._sum()
-        return own._of(own.x, own.z, own.coefficients * masks.checked_coefficients([other]))
+        return own._of(own.x, own.z, own.coefficients * masks.checked_coefficients([number]))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> S:
-        return self * (1 / other) if isinstance(other, numbers.Complex) else NotImplemented
+        number = _number(other)
+        return NotImplemented if number is None else self * (1 / number)
 
     def __neg__(self) -> S:
         return self * -1
@@ -96,6 +105,13 @@ class Operator(Generic[S]):
     def commutes_with(self, other: Operator[S]) -> bool:
         """Whether the commutator vanishes (up to rounding)."""
         return not len(self.commutator(other))
+
+
+def _number(value: Any) -> Any:
+    """A number, or what an array without axes holds; None for anything else."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
+    return value if isinstance(value, numbers.Complex) else None
 
 
 def _concatenate(left: S, right: S) -> S:
