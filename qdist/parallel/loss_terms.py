@@ -15,10 +15,13 @@ from qdist.tensor.functional import as_tensor
 from qdist.tensor.half import widened
 from qdist.tensor.losses import Terms
 
-__all__ = ["Loss", "LossTerms", "check_mean_over", "global_mean", "likely_denominator", "loss_terms"]
+__all__ = ["WHOLE", "Loss", "LossTerms", "check_mean_over", "global_mean", "likely_denominator", "loss_terms"]
 
 Loss = Callable[[Any, Any], Any]
 """loss(output, targets): one number, or a pair (numerator, denominator)."""
+
+WHOLE = math.inf
+"""What a backward pass counts that comes through global_mean(), whose gradients need no weight any more."""
 
 
 class LossTerms(NamedTuple):
@@ -75,7 +78,7 @@ def _number(value: Any) -> Tensor:
             f"a loss gives one number, or a pair (numerator, denominator) of numbers, not {given}: reduce it to a mean "
             "or a sum over what it is given"
         )
-    return value
+    return value.reshape(()) if value.ndim else value
 
 
 def global_mean(terms: LossTerms, comm: Communicator) -> Tensor:
@@ -93,6 +96,7 @@ _GLOBAL = Rule(
     "global_mean",
     lambda xp, x, *, value, scale: (xp.full(x.shape, value, x.dtype), ()),
     lambda xp, g, saved, needs, *, value, scale: (g * scale,),
+    count=lambda saved: WHOLE,
 )
 
 

@@ -105,15 +105,13 @@ class Replica(Module):
         Args:
             loss: loss(output, targets): one of `nn`, or a function that gives one number, a mean over rows (or a sum,
                 by `reduction`), or a pair (numerator, denominator) whose sums over all ranks make the mean.
-            output: what this model's last forward pass gave.
+            output: what this model's forward pass gave.
             targets: of this rank's rows.
 
         Collective. Inside no_grad() it is the same number, for evaluation.
         """
         rows = next((len(a) for a in _leaves(targets) if a.ndim), 1)
         terms = loss_terms(loss, output, targets, rows, self.reduction)
-        if self.comm.size > 1 and mode.grad and self._share is not None:
-            self._share.fix(1.0)
         return global_mean(terms, self.comm)
 
     def take_share(self, share: Share) -> None:
@@ -212,9 +210,8 @@ class Replica(Module):
             self._combine()
 
     def _settle_share(self) -> None:
-        """A rank without any gradient has not asked for its weight, which takes all ranks."""
         if self._share is not None:
-            self._share.weight  # noqa: B018
+            self._share.settle()
 
     def _combine(self) -> None:
         """Send what is not sent yet and take what the others sent."""

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from qdist.comm import Communicator
+from qdist.parallel.loss_terms import WHOLE
 from qdist.tensor import Generator, random
 from qdist.tensor.autograd import accumulates, counts
 from qdist.tensor.random import Place
@@ -28,6 +29,10 @@ class Share(Place):
     def fix(self, weight: float) -> None:
         """Say what the weight is."""
         self._weight = weight
+
+    def settle(self) -> None:
+        """A backward pass is over. A rank without any gradient has not asked for its weight, which takes all ranks."""
+        self.weight  # noqa: B018
 
 
 class RowShare(Share):
@@ -80,15 +85,21 @@ class RowShare(Share):
     def weight(self) -> float:
         """What this rank's gradients are multiplied by, so that the plain mean over ranks is the whole batch's.
 
-        Collective when asked for first, in the backward pass. Raises ValueError where a loss has means over different
+        Collective when first asked for in a backward pass. Raises ValueError where a loss has means over different
         shares of what the ranks have.
         """
         _, _, rows = self.rows  # What is under way is waited for.
+        if WHOLE in counts():
+            return 1.0
         if self._weight is None and self._reduction == "mean" and not accumulates():
             return self._own * self._comm.size / max(1, rows)  # For grad(), which any rank may call alone.
         if self._weight is None:
             self._weight = float(self._comm.size) if self._reduction == "sum" else self._of_the_mean()
         return self._weight
+
+    def settle(self) -> None:
+        super().settle()
+        self._weight = None  # The next pass through the same forward pass may come from another loss.
 
     def _of_the_mean(self) -> float:
         # Means over what is not masked count as many values as there are; without one, rows.

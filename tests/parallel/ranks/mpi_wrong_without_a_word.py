@@ -552,6 +552,31 @@ def test_masked_losses_of_data_parallel_loops(comm, name: str, way) -> None:
 
 
 @only(2)
+@pytest.mark.parametrize("way", ["dp", 1, 2])
+def test_each_backward_pass_counts_as_the_loss_says_that_it_came_from(comm, way) -> None:
+    """Through one forward pass: masked and plain means, and the whole batch's loss, also where it is only logged."""
+    loss = nn.CrossEntropyLoss(ignore_index=PADDING)
+    model: Any = in_layers()
+    model = DataParallel(model, comm) if way == "dp" else Zero(model, sgd(model.parameters()), way, comm)
+    alone = in_layers()
+    gradients = lambda: gradients_of(model) if way == "dp" else model.gradients()  # noqa: E731
+
+    def losses(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
+        output, another = net(x), net(x)
+        joined = (lambda out: loss(out, y)) if net is alone else (lambda out: model.loss(loss, out, y))
+        assert joined(output).shape == ()
+        return [loss(output, y), (output * output).mean(), joined(output), (output + 1).abs().mean(), joined(another)]
+
+    mine = losses(model, *(Tensor(part) for part in share_rows(padded(0), comm)))
+    for value, want in zip(mine, losses(alone, *map(Tensor, padded(0)))):
+        model.zero_grad()
+        value.backward(retain_graph=True)
+        alone.zero_grad()
+        want.backward(retain_graph=True)
+        assert_same(gradients(), gradients_of(alone))
+
+
+@only(2)
 def test_means_over_a_divided_vocabulary_and_of_chosen_values(comm) -> None:
     mesh = Mesh(comm, tp=2)
     goal = VocabParallelCrossEntropyLoss(mesh["tp"], ignore_index=PADDING, weight=WEIGHTS)
