@@ -163,14 +163,15 @@ def gradient(
 def _state_and_jacobian(
     circuit: Circuit, params: ParameterValues | None, initial: ArrayLike | None
 ) -> tuple[State, State]:
-    column = {parameter: k for k, parameter in enumerate(circuit.parameters)}
+    column: dict[Parameter, int] = {}  # In the order of first use: behind these, all derivatives are still zero.
     bound = _bound(circuit, params)
     values = dict(zip(circuit.parameters, circuit.parameter_values([] if params is None else params)))
     ket = _start(circuit.num_qubits, initial)
-    tangents = np.zeros((len(column),) + ket.shape, dtype=np.complex128)
+    tangents = np.zeros((len(circuit.parameters),) + ket.shape, dtype=np.complex128)
     for symbolic, instruction in zip(_unconditional(circuit), _unconditional(bound)):
         gate = instruction.gate
-        if gate.kind == "initialize" and not tangents.any():
+        used = tangents[: len(column)]
+        if gate.kind == "initialize" and not used.any():
             outcomes = _step(Branch(1.0, (), ket), instruction)
             if len(outcomes) > 1:
                 raise CircuitError("initialize acts on entangled qubits; the state after it is random")
@@ -178,14 +179,18 @@ def _state_and_jacobian(
             continue
         if not gate.is_unitary:
             raise CircuitError(f"a circuit with {gate.name} cannot be differentiated here")
-        tangents = _apply(tangents, instruction)
+        used[:] = _apply(used, instruction)
         for k, param in enumerate(symbolic.params):
             if isinstance(param, Expression):
                 change = _apply(ket, instruction, derivative=k)
                 for parameter in param.parameters:
-                    tangents[column[parameter]] += _derivative(param, parameter, values) * change
+                    row = column.setdefault(parameter, len(column))
+                    tangents[row] += _derivative(param, parameter, values) * change
         ket = _apply(ket, instruction)
-    return ket.reshape(-1), tangents.reshape(len(column), ket.size).T
+    for parameter in circuit.parameters:
+        column.setdefault(parameter, len(column))
+    ordered = tangents[[column[parameter] for parameter in circuit.parameters]]
+    return ket.reshape(-1), ordered.reshape(len(column), ket.size).T
 
 
 def _derivative(angle: Expression, parameter: Parameter, values: dict[Parameter, float]) -> float:
@@ -276,6 +281,8 @@ def _apply(tensor: State, instruction: Instruction, derivative: int | None = Non
     """A gate, or its derivative with respect to one of its angles, applied to a tensor."""
     gate, qubits, params, *_ = instruction
     controls, targets = qubits[: gate.num_controls], qubits[gate.num_controls :]
+    if not controls:
+        return _apply_base(tensor, gate.base, targets, params, derivative)
     selection = [slice(None)] * tensor.ndim
     for i, control in enumerate(controls):
         value = gate.ctrl_state >> i & 1
@@ -319,12 +326,13 @@ def _apply_pauli(tensor: State, letters: Mapping[int, str]) -> State:
 
 
 def _on(tensor: State, qubits: Sequence[int], function: Callable[[State], State]) -> State:
-    """`function` of the tensor with the qubits' axes as one last axis, whose index has qubits[0] as bit 0."""
-    axes = [-1 - q for q in reversed(qubits)]
-    last = range(-len(axes), 0)
-    moved = np.moveaxis(tensor, axes, last)
-    changed = function(moved.reshape(moved.shape[: moved.ndim - len(axes)] + (1 << len(axes),)))
-    return np.moveaxis(changed.reshape(moved.shape), last, axes)
+    """`function` of the tensor with the qubits' axes as one, the second of two, whose index has qubits[0] as bit 0."""
+    last = [tensor.ndim - 1 - q for q in reversed(qubits)]
+    order = [axis for axis in range(tensor.ndim) if axis not in last] + last
+    moved = tensor.transpose(order)
+    # One matrix of two axes: NumPy would multiply the many small ones of a tensor of many axes one by one.
+    changed = function(moved.reshape(-1, 1 << len(last)))
+    return changed.reshape(moved.shape).transpose(sorted(range(tensor.ndim), key=order.__getitem__))
 
 
 def _observed(observable: Any, ket: State) -> State:
