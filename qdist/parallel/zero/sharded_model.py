@@ -44,7 +44,7 @@ class Zero(Replica):
         model: the same on every rank; the first rank's values are taken over by all. Built inside nn.deferred(), its
             values are drawn module by module, and stage 3 never has more of them on a rank than its part and a module.
         optimizer: of this model's parameters. It keeps its options and updates this rank's part from now on; a
-            scheduler made for it goes on working. Parameters that it does not have are left alone.
+            scheduler made for it goes on working. Parameters that it does not have, or that are frozen now, are left alone.
         stage: 1 shards the optimiser's state, 2 also gradients, 3 also parameters.
         comm: the ranks; all when not given.
         reduction: whether the loss is a "mean" or a "sum" over its rows: see Replica.
@@ -108,6 +108,7 @@ class Zero(Replica):
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
+        self._updated = {id(tensor) for tensor in pieces.values()}
         if before is not None:
             sharded_state.load_optimizer(self.units, optimizer, self._groups, before)
 
@@ -197,6 +198,7 @@ class Zero(Replica):
 
         Returns whether parameters were updated: not in between, nor when half-precision gradients overflowed.
         """
+        self._check_what_is_trained()
         self._passes += 1
         if self._passes % self.accumulate:
             return False
@@ -215,6 +217,22 @@ class Zero(Replica):
         if self.loss_scale is not None:
             self.loss_scale.update(finite)
         return finite
+
+    def _check_what_is_trained(self) -> None:
+        """Raises ValueError, on every rank, for what was left out of the shards and is to be trained now."""
+        for p in (p for group in self._groups for p in group):
+            if p.requires_grad and id(p) not in self._bucket_of:
+                name = next(name for name, other in self.module.named_parameters() if other is p)
+                raise ValueError(
+                    f"{name!r} was frozen when Zero was made, which left it out of the shards, and is to be trained now: "
+                    "thaw it before Zero(model, optimizer), and freeze it again after that"
+                )
+        for p in (p for group in self.optimizer.param_groups for p in group["params"]):
+            if id(p) not in self._updated:
+                raise ValueError(
+                    f"the optimiser was given a parameter of shape {p.shape} when Zero had divided the others: give it "
+                    "all of them before Zero(model, optimizer)"
+                )
 
     def zero_grad(self) -> None:
         """Forget all gradients, also of passes that no step() has used."""

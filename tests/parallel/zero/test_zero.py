@@ -267,6 +267,25 @@ def test_states_of_a_partly_frozen_model_are_those_of_the_plain_optimiser(stage:
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
+def test_what_was_left_out_of_the_shards_is_not_trained_without_a_word(stage: int) -> None:
+    model = net(2)
+    model[1].weight.requires_grad_(False)
+    sharded = Zero(model, optim.SGD(model[1].parameters()), stage, counting_communicator(1))
+    sharded.backward(sharded(rows()).mean())
+    sharded.step()
+    model[1].weight.requires_grad_(True)
+    sharded.backward(sharded(rows()).mean())
+    with pytest.raises(ValueError, match=r"'1.weight' was frozen when Zero was made.*thaw it before Zero"):
+        sharded.step()
+    model[1].weight.requires_grad_(False)
+    sharded.step()
+    sharded.optimizer.add_param_group({"params": model[0].parameters()})
+    sharded.backward(sharded(rows()).mean())
+    with pytest.raises(ValueError, match=r"was given a parameter of shape \(.*when Zero had divided the others"):
+        sharded.step()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
 def test_states_have_untrained_parameters_as_they_were_given(stage: int) -> None:
     """The model computes with them in half precision."""
 
