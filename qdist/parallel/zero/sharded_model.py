@@ -44,7 +44,8 @@ class Zero(Replica):
         model: the same on every rank; the first rank's values are taken over by all. Built inside nn.deferred(), its
             values are drawn module by module, and stage 3 never has more of them on a rank than its part and a module.
         optimizer: of this model's parameters. It keeps its options and updates this rank's part from now on; a
-            scheduler made for it goes on working. Parameters that it does not have, or that are frozen now, are left alone.
+            scheduler made for it goes on working. Parameters that it does not have, or that are frozen now, are left
+            alone.
         stage: 1 shards the optimiser's state, 2 also gradients, 3 also parameters.
         comm: the ranks; all when not given.
         reduction: whether the loss is a "mean" or a "sum" over its rows: see Replica.
@@ -224,8 +225,8 @@ class Zero(Replica):
             if p.requires_grad and id(p) not in self._bucket_of:
                 name = next(name for name, other in self.module.named_parameters() if other is p)
                 raise ValueError(
-                    f"{name!r} was frozen when Zero was made, which left it out of the shards, and is to be trained now: "
-                    "thaw it before Zero(model, optimizer), and freeze it again after that"
+                    f"{name!r} was frozen when Zero was made, which left it out of the shards, and is to be trained "
+                    "now: thaw it before Zero(model, optimizer), and freeze it again after that"
                 )
         for p in (p for group in self.optimizer.param_groups for p in group["params"]):
             if id(p) not in self._updated:
