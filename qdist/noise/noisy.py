@@ -1,20 +1,30 @@
-"""Noisy: a circuit with channels, taken apart into what runs and what is read."""
+"""Noisy: a circuit with channels, taken apart into what runs and what is read.
+
+Measurements before the end are deferred: the outcome is copied to a qubit of its own, behind those of the circuit, and
+that qubit only controls gates from then on. So a test of classical bits is a control, and all else is that of a circuit
+which measures at its end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qdist.circuit import Circuit, CircuitError, Parameter, lowered
 from qdist.circuit.channels import Channel
-from qdist.circuit.instruction import Instruction
+from qdist.circuit.gates import GATES
+from qdist.circuit.instruction import Condition, Instruction
 from qdist.circuit.measurements import split_final_measurements
+from qdist.plan.planner import MAX_QUBITS
 
 __all__ = ["Noisy"]
 
+_MOST_TESTED = 5
+"""Qubits of a channel and classical bits that it depends on: together its superoperator has 16**n entries."""
 _RESET = Channel("reset", 1, np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], np.complex128), "")
 
 
@@ -23,10 +33,11 @@ class Noisy:
     """A circuit of gates that the kernels know and of channels; resets are channels too."""
 
     circuit: Circuit
+    """Its own qubits, and one for each classical bit that is written before the end."""
     parameters: tuple[Parameter, ...]
     num_clbits: int
     readings: Mapping[int, int]
-    """{classical bit: qubit} of the measurements at the end."""
+    """{classical bit: the qubit that shows it at the end}."""
     flips: NDArray[np.float64] | None
     """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1; None where all are read right."""
 
@@ -37,10 +48,11 @@ class Noisy:
             raise CircuitError(f"noise is on a Circuit; got {circuit!r}")
         known = lowered(circuit)
         body, readings = split_final_measurements([i for i in known if i.gate.kind != "readout"])
-        _refuse_branches(body)
-        kept = [_checked(instruction) for instruction in body if not instruction.gate.is_directive]
-        result = known.with_instructions(kept).with_order(circuit.parameters)
-        return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, readings, _flips(known))
+        memory = _Memory(known, body)
+        kept = [i for given in body if not given.gate.is_directive for i in memory.deferred(_checked(given))]
+        result = Circuit(memory.num_qubits).with_instructions(kept).with_order(circuit.parameters)
+        shown = {**memory.qubits, **readings}
+        return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, shown, memory.flips)
 
     @property
     def channels(self) -> list[Channel]:
@@ -52,13 +64,90 @@ class Noisy:
         return self.circuit.with_instructions(instructions).with_order(self.parameters)
 
 
-def _refuse_branches(instructions: Sequence[Instruction]) -> None:
-    for gate, qubits, _, _, condition in instructions:
+class _Memory:
+    """The qubits that keep the outcomes of measurements before the end.
+
+    num_qubits: of the circuit and of the memory. qubits: {classical bit: its qubit}. flips: as in Noisy.
+    """
+
+    def __init__(self, circuit: Circuit, body: Sequence[Instruction]) -> None:
+        kept = sorted({clbit for gate, _, _, clbits, _ in body if gate.kind == "measure" for clbit in clbits})
+        self.qubits = {clbit: circuit.num_qubits + k for k, clbit in enumerate(kept)}
+        self.num_qubits = circuit.num_qubits + len(kept)
+        if kept and self.num_qubits > MAX_QUBITS:
+            raise CircuitError(
+                f"{circuit.num_qubits} qubits and {len(kept)} classical bits that are measured before the end, each of "
+                f"which takes one more qubit under noise, are more than {MAX_QUBITS}: measure into the same bits "
+                "again, or leave out measurements that nothing depends on"
+            )
+        flips = _flips(circuit)
+        self.flips = None if flips is None else np.concatenate([flips, np.zeros((len(kept), 2))])
+        self._num_clbits, self._written = circuit.num_clbits, set[int]()
+
+    def deferred(self, instruction: Instruction) -> list[Instruction]:
+        """What runs in the place of an instruction."""
+        if instruction.gate.kind == "measure":
+            return self._copied(instruction)
+        return self._controlled(instruction) if instruction.condition else [instruction]
+
+    def _copied(self, instruction: Instruction) -> list[Instruction]:
+        _, (qubit,), _, (clbit,), condition = instruction
         if condition:
             raise CircuitError(
-                f"{gate.name} of {_named(qubits)} is under a classical condition, and noisy circuits do not branch "
-                "yet; qdist.compile runs circuits that branch, without noise"
+                f"{_named((qubit,))} is measured under a classical condition, and noisy circuits do not do so yet: "
+                "measure it in any case, into a classical bit of its own"
             )
+        place = (self.qubits[clbit],)
+        found = [Instruction(_RESET, place)] if clbit in self._written else []
+        self._written.add(clbit)
+        found.append(Instruction(GATES["cx"], (qubit, *place)))
+        if self.flips is not None and self.flips[qubit].any():
+            found.append(Instruction(_misread(*self.flips[qubit].tolist()), place))
+        return found
+
+    def _controlled(self, instruction: Instruction) -> list[Instruction]:
+        gate, qubits, params, _, condition = instruction
+        # Bits that nothing is measured into are 0.
+        tested = [clbit for clbit in self.qubits if any(clbit in test.clbits for test in condition)]
+        true = [value for value in range(1 << len(tested)) if self._holds(condition, tested, value)]
+        if not tested or not true:
+            return [instruction._replace(condition=())] if true else []
+        controls = tuple(self.qubits[clbit] for clbit in tested)
+        if isinstance(gate, Channel):
+            if len(qubits) + len(tested) > _MOST_TESTED:
+                raise CircuitError(
+                    f"{gate.symbol} of {_named(qubits)} is under a condition of {len(tested)} classical bits: the "
+                    f"qubits and bits of a channel are at most {_MOST_TESTED} together"
+                )
+            return [Instruction(_under(gate, true, len(tested)), qubits + controls)]
+        return [Instruction(gate.controlled(len(tested), value), controls + qubits, params) for value in true]
+
+    def _holds(self, condition: Sequence[Condition], tested: Sequence[int], value: int) -> bool:
+        bits = [0] * self._num_clbits
+        for k, clbit in enumerate(tested):
+            bits[clbit] = value >> k & 1
+        return all(test.holds(bits) for test in condition)
+
+
+def _misread(up: float, down: float) -> Channel:
+    """A classical bit that shows 1 for 0 with probability ``up`` and 0 for 1 with ``down``."""
+    right, wrong = np.diag([sqrt(1 - up), sqrt(1 - down)]), np.array([[0, sqrt(down)], [sqrt(up), 0]])
+    if up != down:  # Else a multiple of X.
+        return Channel("misread", 1, np.array([right, [[0, 0], wrong[1]], [wrong[0], [0, 0]]], np.complex128), "")
+    return Channel("misread", 1, np.array([right, wrong], np.complex128), "")
+
+
+def _under(channel: Channel, values: Sequence[int], num_bits: int) -> Channel:
+    """The channel where the bits behind its qubits have one of these values, and nothing elsewhere."""
+    size = 1 << channel.num_qubits
+    operators = np.zeros((len(channel.data), size << num_bits, size << num_bits), np.complex128)
+    for value in range(1 << num_bits):
+        block = slice(value * size, (value + 1) * size)
+        if value in values:
+            operators[:, block, block] = channel.data
+        else:
+            operators[0, block, block] = np.eye(size)
+    return Channel(channel.name, channel.num_qubits + num_bits, operators, channel.values)
 
 
 def _named(qubits: tuple[int, ...]) -> str:
@@ -67,12 +156,6 @@ def _named(qubits: tuple[int, ...]) -> str:
 
 def _checked(instruction: Instruction) -> Instruction:
     gate, qubits, *_ = instruction
-    if gate.kind == "measure":
-        raise CircuitError(
-            f"{_named(qubits)} is measured before the end, and noisy circuits are measured at their end: leave the "
-            "measurement out, or put nothing behind it; where its outcome is not needed, phase_damping(1, qubit) does "
-            "the same"
-        )
     if gate.kind == "initialize":
         raise CircuitError(
             f"{_named(qubits)} is initialised, and noisy circuits start from |0...0>: prepare the state with gates"

@@ -41,7 +41,8 @@ class NoisyProgram:
     and the others as one batch. Method "density_matrix" is exact and runs a state of 2n qubits once.
 
     Errors of readout change what is read: ``sample``, ``counts`` and expectation values, which are means of what is
-    read. ``density_matrix`` and ``probabilities`` are those of the state before that.
+    read, and the outcomes that gates depend on. ``density_matrix`` and ``probabilities`` are those of the state before
+    it is read. A classical bit that is measured before the end takes the memory of one more qubit.
     """
 
     def __init__(
@@ -218,11 +219,15 @@ class NoisyProgram:
 
         For method "density_matrix"; raises StateError for the other.
         """
-        return self._the_exact("density_matrix()").matrix(self._values(params))
+        whole = self._the_exact("density_matrix()").matrix(self._values(params))
+        size = 1 << self.num_qubits
+        # Behind the circuit's qubits are those that keep outcomes, over which the trace is taken.
+        return np.einsum("kikj->ij", whole.reshape(-1, size, len(whole) // size, size))
 
     def probabilities(self, params: ParameterValues | None = None) -> NDArray[np.float64]:
         """The probabilities of all basis states, (2**n,), on every rank; for method "density_matrix"."""
-        return self._the_exact("probabilities()").probabilities(self._values(params))
+        whole = self._the_exact("probabilities()").probabilities(self._values(params))
+        return whole.reshape(-1, 1 << self.num_qubits).sum(axis=0)
 
     # Arguments -------------------------------------------------------------------------------------------------------
 
@@ -245,7 +250,7 @@ class NoisyProgram:
             else:
                 assert self._drawn is not None
                 found = self._drawn.sample(theta, shots, rng) if shots else np.zeros(0, np.int64)
-        return flipped(np.minimum(found, (1 << self.num_qubits) - 1), self._noisy.flips, rng)
+        return flipped(np.minimum(found, (1 << self._noisy.circuit.num_qubits) - 1), self._noisy.flips, rng)
 
     def _read(self, observable: Observable) -> PauliSum:
         return as_read(as_hermitian_sum(observable, self.num_qubits), self._noisy.flips)

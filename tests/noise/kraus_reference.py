@@ -3,6 +3,7 @@
 import numpy as np
 
 import qdist as qd
+from qdist.circuit.instruction import Instruction
 
 
 def embedded(matrix: np.ndarray, qubits: tuple[int, ...], n: int) -> np.ndarray:
@@ -16,22 +17,56 @@ def embedded(matrix: np.ndarray, qubits: tuple[int, ...], n: int) -> np.ndarray:
     return result
 
 
+def evolved(rho: np.ndarray, instruction: Instruction, n: int) -> np.ndarray:
+    """rho after one instruction; what is measured is left alone."""
+    gate, qubits, angles, *_ = instruction
+    if gate.kind in ("readout", "barrier", "measure") or not qubits:
+        return rho
+    if gate.kind == "reset":
+        operators = [np.array([[1, 0], [0, 0]]), np.array([[0, 1], [0, 0]])]
+    else:
+        operators = gate.data if gate.kind == "channel" else [gate.matrix(*angles)]
+    whole = [embedded(operator, qubits, n) for operator in operators]
+    return sum(k @ rho @ k.conj().T for k in whole)
+
+
 def density(circuit: qd.Circuit, params: object = None) -> np.ndarray:
     """rho after the circuit, from |0...0>."""
     bound = circuit if params is None else circuit.bind(params)
     n = bound.num_qubits
     rho = np.zeros((2**n, 2**n), complex)
     rho[0, 0] = 1
-    for gate, qubits, angles, *_ in bound:
-        if gate.kind in ("readout", "barrier", "measure") or not qubits:
-            continue
-        if gate.kind == "reset":
-            operators = [np.array([[1, 0], [0, 0]]), np.array([[0, 1], [0, 0]])]
-        else:
-            operators = gate.data if gate.kind == "channel" else [gate.matrix(*angles)]
-        whole = [embedded(operator, qubits, n) for operator in operators]
-        rho = sum(k @ rho @ k.conj().T for k in whole)
+    for instruction in bound:
+        rho = evolved(rho, instruction, n)
     return rho
+
+
+def outcomes(circuit: qd.Circuit, params: object = None) -> dict[tuple[int, ...], np.ndarray]:
+    """What circuits that measure and branch end in: for each setting of the classical bits as they are read the density
+    matrix times its probability."""
+    bound = circuit if params is None else circuit.bind(params)
+    n = bound.num_qubits
+    flips = {i.qubits[0]: i.gate.data for i in bound if i.gate.kind == "readout"}
+    start = np.zeros((2**n, 2**n), complex)
+    start[0, 0] = 1
+    found = {(0,) * bound.num_clbits: start}
+    for instruction in bound:
+        gate, qubits, _, clbits, condition = instruction
+        after: dict[tuple[int, ...], np.ndarray] = {}
+        for bits, rho in found.items():
+            if not all(test.holds(bits) for test in condition):
+                after[bits] = after.get(bits, 0) + rho
+            elif gate.kind == "measure":
+                wrong = flips.get(qubits[0], (0, 0))
+                for outcome, read in np.ndindex(2, 2):
+                    projector = embedded(np.diag([1 - outcome, outcome]), qubits, n)
+                    weight = wrong[outcome] if outcome != read else 1 - wrong[outcome]
+                    new = tuple(read if k == clbits[0] else bit for k, bit in enumerate(bits))
+                    after[new] = after.get(new, 0) + weight * projector @ rho @ projector
+            else:
+                after[bits] = after.get(bits, 0) + evolved(rho, instruction, n)
+        found = after
+    return found
 
 
 def expectation(circuit: qd.Circuit, observable: qd.PauliSum, params: object = None) -> float:

@@ -187,7 +187,6 @@ def test_mistyped_arguments_name_the_right_one() -> None:
 @pytest.mark.parametrize(
     ("circuit", "message"),
     [
-        (qd.Circuit(1, 1).h(0).measure(0, 0).bit_flip(0.1, 0), "measured before the end"),
         (qd.Circuit(1).initialize([0.6, 0.8], 0), "noisy circuits start from"),
         (qd.Circuit(1).readout_error(0.1, 0).readout_error(0.1, 0), "qubit 0 has two readout errors"),
     ],
@@ -196,11 +195,3 @@ def test_mistyped_arguments_name_the_right_one() -> None:
 def test_circuits_that_cannot_have_noise_yet(circuit: qd.Circuit, message: str, method: str) -> None:
     with pytest.raises(CircuitError, match=message):
         qd.noise.compile(circuit, method=method)
-
-
-def test_branches_are_refused() -> None:
-    circuit = qd.Circuit(2, 1).h(0).measure(0, 0)
-    with circuit.if_(0, 1):
-        circuit.x(1)
-    with pytest.raises(CircuitError, match="under a classical condition, and noisy circuits do not branch"):
-        qd.noise.compile(circuit)

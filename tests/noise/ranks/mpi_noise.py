@@ -41,6 +41,19 @@ def test_trajectories(kind: str) -> None:
     np.testing.assert_allclose(x, y, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", ["pauli", "kraus"])
+def test_gates_under_outcomes(kind: str) -> None:
+    made = qd.Circuit(N, 3).compose(circuit(kind)).measure([0, N - 1], [2, 0])
+    with made.if_([0, 2], 3):
+        made.rx(t[1], 2).bit_flip(0.2, 0).reset(N - 1)
+    made.measure(0, 2).cx(0, N - 2)
+    shared, alone = (qd.noise.compile(made, comm=comm, dtype="complex128") for comm in (COMM, None))
+    assert shared.counts(12, VALUES, seed=3) == alone.counts(12, VALUES, seed=3)
+    (a, x), (b, y) = (p.value_and_grad(H, VALUES, shots=4, seed=1) for p in (shared, alone))
+    assert abs(a - b) < 1e-10
+    np.testing.assert_allclose(x, y, atol=1e-10)
+
+
 def test_states_too_large_for_rows() -> None:
     made = circuit("kraus", jump_rows.MOST_QUBITS + 1)
     found = [qd.noise.compile(made, comm=comm).sample(4, VALUES, seed=1).tolist() for comm in (COMM, None)]

@@ -1,0 +1,134 @@
+"""Noise around measurements in the middle and gates under their outcomes, against density matrices of every outcome."""
+
+import numpy as np
+import pytest
+from kraus_reference import outcomes
+
+import qdist as qd
+from qdist.circuit import CircuitError
+
+METHODS = ("trajectories", "density_matrix")
+
+
+def repetition_code(p: float, rounds: int) -> qd.Circuit:
+    """Three qubits that hold one against bit flips: syndromes by two more qubits, corrections, and resets."""
+    circuit = qd.Circuit(5, 5).ry(1.2, 0).cx(0, 1).cx(0, 2)
+    for _ in range(rounds):
+        circuit.bit_flip(p, [0, 1, 2]).cx(0, 3).cx(1, 3).cx(1, 4).cx(2, 4).measure([3, 4], [0, 1])
+        for qubit, syndrome in ((0, 1), (1, 3), (2, 2)):
+            with circuit.if_([0, 1], syndrome):
+                circuit.x(qubit)
+        circuit.reset([3, 4])
+    return circuit.measure([0, 1, 2], [2, 3, 4])
+
+
+def branching(seed: int) -> tuple[qd.Circuit, np.ndarray]:
+    """Bits that are written twice, tested together and nested, unequal ones, channels and resets under a condition,
+    bits that nothing is measured into, and misread ones."""
+    rng = np.random.default_rng(seed)
+    t = qd.ParameterVector("t", 4)
+    c = qd.Circuit(3, 4).ry(t[0], 0).amplitude_damping(0.2, 0).crx(t[1], 0, 1).depolarizing(0.1, 0, 1)
+    c.readout_error([0.1, 0.25], 0).readout_error(0.05, 1).measure(0, 0).measure(1, 2)
+    with c.if_(0, 1):
+        c.rx(t[2] * t[0], 2).bit_flip(0.2, 2)
+        with c.if_([2, 1], 1):
+            c.u(t[3], 0.2, t[1], 1).reset(0).amplitude_damping(0.3, 1)
+    c.ry(0.7, 0).measure(0, 0)
+    with c.if_([0, 2], 2):
+        c.cy(2, 0).phase_damping(0.3, 2).gphase(0.4)
+    with c.if_(1, 1):
+        c.x([0, 1, 2])
+    text = 'OPENQASM 3; include "stdgates.inc"; qubit[3] q; bit[4] c; if (c != 5) { h q[1]; } else { y q[2]; }'
+    c.compose(qd.Circuit.from_qasm(text), inplace=True)
+    return c, rng.normal(size=4)
+
+
+def values_of(circuit: qd.Circuit, observable: qd.PauliSum, params: object) -> float:
+    rho = sum(outcomes(circuit, params).values())
+    return float(np.trace(observable.to_matrix(circuit.num_qubits) @ rho).real)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_density_matrices_are_the_sum_over_all_outcomes(seed: int, device: str) -> None:
+    circuit, params = branching(seed)
+    found = qd.noise.compile(circuit, method="density_matrix", dtype="complex128", device=device)
+    rho = sum(outcomes(circuit, params).values())
+    np.testing.assert_allclose(found.density_matrix(params), rho, atol=1e-12)
+    np.testing.assert_allclose(found.probabilities(params), rho.diagonal().real, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_classical_bits_are_counted_as_they_were_read(method: str, device: str) -> None:
+    circuit, params = branching(2)
+    circuit.measure(2, 3).measure(1, 2)
+    expected = {bits: 20000 * np.trace(rho).real for bits, rho in outcomes(circuit, params).items()}
+    found = qd.noise.compile(circuit, method=method, device=device).counts(20000, params, seed=4)
+    likely = {"".join(map(str, bits[::-1])): count for bits, count in expected.items() if count > 1e-9}
+    assert len(likely) > 6
+    assert set(found) <= set(likely)
+    # Chi squared of up to 15 degrees of freedom is below 44.3 for all but 1 in 10,000 seeds.
+    assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 44.3
+
+
+def test_trajectories_have_the_mean_over_all_outcomes(device: str) -> None:
+    circuit, params = branching(3)
+    circuit = circuit.with_instructions([i for i in circuit if i.gate.kind != "readout"])
+    observable = qd.PauliSum({"Z0 Z1": 1.0, "X2": 0.6, "Y1 Z2": -0.4})
+    found = qd.noise.compile(circuit, device=device).expectation(observable, params, shots=4000, seed=1)
+    # Four standard errors: 1 in 16,000 seeds would fail.
+    assert abs(found - values_of(circuit, observable, params)) < 4 * found.standard_error
+
+
+def test_gradients_go_through_branches(device: str) -> None:
+    circuit, params = branching(4)
+    circuit = circuit.with_instructions([i for i in circuit if i.gate.kind != "readout"])
+    observable = qd.PauliSum({"Z0 Z1": 1.0, "X2": 0.6, "Y1 Z2": -0.4})
+    exact = qd.noise.compile(circuit, method="density_matrix", dtype="complex128", device=device)
+    _, gradient = exact.value_and_grad(observable, params)
+    steps = 1e-5 * np.eye(4)
+    differences = [
+        (values_of(circuit, observable, params + h) - values_of(circuit, observable, params - h)) / 2e-5 for h in steps
+    ]
+    np.testing.assert_allclose(gradient, differences, atol=1e-8)
+    _, estimate = qd.noise.compile(circuit, device=device).value_and_grad(observable, params, shots=4000, seed=3)
+    np.testing.assert_allclose(estimate, gradient, atol=0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_code_corrects_single_errors(method: str) -> None:
+    # One round leaves what was sent unless two bits or three flip.
+    p, rounds, shots = 0.1, 2, 4000
+    wrong = 3 * p**2 * (1 - p) + p**3
+    kept = (1 + (1 - 2 * wrong) ** rounds) / 2
+    one = np.sin(0.6) ** 2
+    mean = one * kept + (1 - one) * (1 - kept)
+    counts = qd.noise.compile(repetition_code(p, rounds), method=method).counts(shots, seed=6)
+    ones = sum(count for bits, count in counts.items() if bits[:3].count("1") >= 2) / shots
+    assert abs(ones - mean) < 4 * np.sqrt(mean * (1 - mean) / shots)
+
+
+def test_a_model_adds_noise_to_gates_that_run() -> None:
+    circuit = qd.Circuit(2, 1).h(0).measure(0, 0)
+    with circuit.if_(0, 1):
+        circuit.x(1)
+    model = qd.noise.NoiseModel().add(qd.noise.bit_flip(0.25), "x")
+    exact = qd.noise.compile(circuit, model, method="density_matrix", dtype="complex128")
+    np.testing.assert_allclose(exact.probabilities(), [0.5, 0.125, 0, 0.375], atol=1e-12)
+
+
+def test_what_takes_too_many_bits_is_refused() -> None:
+    wide = qd.Circuit(5, 60).measure(range(5), range(5)).h(range(5))
+    for first in range(5, 60, 5):
+        wide.measure(range(5), range(first, first + 5)).h(range(5))
+    with pytest.raises(CircuitError, match="5 qubits and 60 classical bits that are measured before the end"):
+        qd.noise.compile(wide)
+    tested = qd.Circuit(5, 5).measure(range(5), range(5))
+    with tested.if_(range(5), 3):
+        tested.bit_flip(0.1, 0)
+    with pytest.raises(CircuitError, match="of qubit 0 is under a condition of 5 classical bits"):
+        qd.noise.compile(tested)
+    twice = qd.Circuit(2, 2).measure(0, 0)
+    with twice.if_(0, 1):
+        twice.measure(1, 1)
+    with pytest.raises(CircuitError, match="qubit 1 is measured under a classical condition"):
+        qd.noise.compile(twice)
