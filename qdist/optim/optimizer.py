@@ -138,6 +138,8 @@ class Optimizer:
     """
 
     slots: tuple[str, ...] = ()
+    whole_in: str | None = None
+    """What saves the whole state, where each rank has a part of it, as of an optimiser that Zero has divided."""
 
     @property
     def one_pass(self) -> bool:

@@ -84,7 +84,7 @@ def steps(
         total: how many steps, those of earlier runs included; None: until `Step.stop`.
         parts: what is saved, by name: anything with state_dict and load_state_dict (models, optimisers, schedules,
             `Batches`, generators), ParallelModels, Engines, `parallel.Saved`. What dropout and shots draw next is saved
-            too.
+            too. What is divided over ranks by itself, as a Zero or its optimiser, is refused with what to give instead.
         folder: where checkpoints are, which all ranks see; None: nothing is saved.
         every, seconds: a checkpoint after so many steps, or so much time, or both; after the last step in any case.
         keep: how many checkpoints stay.
@@ -108,6 +108,11 @@ def steps(
     for key, part in (parts or {}).items():
         if not (hasattr(part, "stored_state") or hasattr(part, "state_dict")):
             raise TypeError(f"part {key!r} has no state_dict() to save: it is {type(part).__name__}")
+        if (whole := state.whole_in(part)) is not None:
+            raise ValueError(
+                f"part {key!r} ({type(part).__name__}) is divided over ranks, and its state_dict() is not all of it: "
+                f"give {whole}, whose checkpoints fit any ranks"
+            )
     if folder is None and keep != KEEP:
         raise ValueError(f"keep={keep!r} says how many checkpoints stay, and there is no folder= to save to")
     return Loop(

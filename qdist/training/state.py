@@ -8,7 +8,21 @@ from typing import Any
 from qdist import checkpoint
 from qdist.tensor import random
 
-__all__ = ["restoring", "stored"]
+__all__ = ["restoring", "stored", "whole_in"]
+
+
+def whole_in(part: Any) -> str | None:
+    """What saves a part whole, where its state_dict() has what this rank alone has; None where that is all."""
+    if hasattr(part, "stored_state"):
+        return None
+    if hasattr(part, "named_parameters"):
+        parameters = [p for _, p in part.named_parameters()]
+    else:
+        parameters = [p for group in getattr(part, "param_groups", ()) for p in group["params"]]
+    named: str | None = getattr(part, "whole_in", None)
+    if named is None and any(getattr(p, "partition", None) is not None or p.dispatch is not None for p in parameters):
+        return "a ParallelModel (see parallel.parallelize) or an Engine"
+    return named
 
 
 def stored(parts: Mapping[str, Any], rank: int) -> dict[str, Any]:

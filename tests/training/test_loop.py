@@ -7,13 +7,16 @@ import resource
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import qdist as qd
-from qdist import checkpoint, data, nn, optim, training
+from qdist import checkpoint, data, nn, optim, parallel, training
+from qdist.comm import Mesh, counting_communicator
+from qdist.parallel.auto import ProcessMesh, shard_tensor
 from qdist.tensor import Tensor, functional, manual_seed
 
 STEPS = 9
@@ -347,6 +350,35 @@ def test_parts_that_cannot_be_saved_are_named_at_the_start():
         training.steps(2, net)
     with pytest.raises(TypeError, match=r"part 'lr' has no state_dict\(\) to save: it is float"):
         training.steps(2, {"model": net, "lr": 0.1})
+
+
+def test_parts_of_which_each_rank_has_a_share_are_not_saved_as_if_they_were_whole() -> None:
+    comm, mesh = counting_communicator(4), Mesh(counting_communicator(4), dp=4)
+    rule = partial(optim.Adam, lr=0.1)
+
+    def placed() -> nn.Module:
+        net = nn.Linear(8, 8)
+        shard_tensor(net.weight, ProcessMesh([0, 1, 2, 3], ["mp"], comm), ["mp", None])
+        return net
+
+    zero = parallel.Zero(net := nn.Linear(8, 8), rule(net.parameters()), 1, comm)
+    layers = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
+    pipeline = parallel.Pipeline(layers, nn.MSELoss(), comm, micro_batches=2)
+    spread = parallel.parallelize(nn.Linear(8, 8), mesh, parallel.Plan(zero=1), optimizer=rule, loss=nn.MSELoss())
+    column = parallel.ColumnParallelLinear(8, 8, comm)
+    for part, instead in (
+        (zero, r"parallel.Saved\(zero\)"),
+        (zero.optimizer, r"parallel.Saved\(zero\)"),
+        (pipeline.make_optimizer(rule), r"parallel.Saved\(pipeline, optimizer\)"),
+        (spread.optimizer, "the ParallelModel alone"),
+        (column, "a ParallelModel"),
+        (rule(column.parameters()), "a ParallelModel"),
+        (placed(), "an Engine"),
+        (rule(placed().parameters()), "an Engine"),
+    ):
+        with pytest.raises(ValueError, match=rf"part 'x' \(\w+\) is divided over ranks, .*: give .*{instead}"):
+            training.steps(2, {"x": part})
+    training.steps(2, {"zero": parallel.Saved(zero), "model": spread})
 
 
 def test_messages_have_the_name_of_the_training_and_not_of_a_part(tmp_path: Path) -> None:

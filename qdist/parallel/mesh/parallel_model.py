@@ -137,6 +137,7 @@ class ParallelModel:
             parameter.name = name if self.pipeline is None else self.pipeline.parameter_names[name]
         trained = [p for p in self.module.parameters() if p.requires_grad]
         self._precision.follow(trained)
+        self._trained = {id(p) for p in trained}
         self.optimizer = optimizer(trained) if trained else None
         """Of this rank's parameters; None where it has none."""
         self.zero: Zero | None = None
@@ -151,6 +152,8 @@ class ParallelModel:
                 precision=plan.half,
             )
             self.zero.loss_scale = None  # All ranks of the mesh agree on one, not the replicas alone.
+        if self.optimizer is not None and (staged or plan.zero):
+            self.optimizer.whole_in = "the ParallelModel alone"
         self._generator = None if plan.seed is None else Generator(plan.seed)
         if self.pipeline is not None:
             self.pipeline.generator = self._generator
@@ -276,7 +279,15 @@ class ParallelModel:
 
         Returns the norm before that, if max_norm is given. In float16, gradients that have overflowed on some rank are
         forgotten on all, without an update; that norm is infinite.
+
+        Raises ValueError for a parameter that was frozen when the model was spread over the mesh and is not any more.
         """
+        for parameter in self.module.parameters():
+            if parameter.requires_grad and id(parameter) not in self._trained:
+                raise ValueError(
+                    f"{parameter.name!r} was frozen when the optimiser was made, and is to be trained now: thaw it "
+                    "before parallelize(), and freeze it again after that"
+                )
         self._steps += 1
         if not self._precision.may_step(self._graded()[0] if self.loss_scale is not None else ()):
             self.module.zero_grad() if self.zero is None else self.zero.zero_grad()

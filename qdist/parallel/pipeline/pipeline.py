@@ -290,7 +290,11 @@ class Pipeline:
     def make_optimizer(self, kind: Callable[..., Optimizer], **options: Any) -> Optimizer | None:
         """kind(parameters, **options) for this rank's parameters; None, which train_batch takes, if it has none."""
         parameters = list(self.parameters())
-        return kind(parameters, **options) if parameters else None
+        if not parameters:
+            return None
+        made = kind(parameters, **options)
+        made.whole_in = "parallel.Saved(pipeline, optimizer)"
+        return made
 
     @contextmanager
     def recording(self) -> Iterator[list[Message]]:

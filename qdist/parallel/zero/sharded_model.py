@@ -68,6 +68,9 @@ class Zero(Replica):
     >>> zero.step()
     """
 
+    whole_in = "parallel.Saved(zero)"
+    """What saves the optimiser's state too: see `Optimizer.whole_in`."""
+
     def __init__(
         self,
         model: Module,
@@ -109,6 +112,7 @@ class Zero(Replica):
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
+        optimizer.whole_in = self.whole_in
         self._updated = {id(tensor) for tensor in pieces.values()}
         if before is not None:
             sharded_state.load_optimizer(self.units, optimizer, self._groups, before)

@@ -74,6 +74,19 @@ def test_a_step_on_a_thousand_ranks_sends_what_the_books_say(zero: int) -> None:
         assert large(over_dp) == [("reduce_scatter", 8 * DP * part), ("all_gather", 8 * part)]
 
 
+@pytest.mark.parametrize("zero", [0, 1])
+def test_a_parameter_that_is_thawed_later_is_not_left_as_it_is_without_a_word(zero: int) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    model[0].weight.requires_grad_(False)
+    mesh = Mesh(counting_communicator(1), dp=1)
+    trained = parallelize(model, mesh, Plan(zero=zero), optimizer=optim.SGD, loss=nn.MSELoss())
+    x, y = np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
+    trained.train_batch(x, y)
+    model[0].weight.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"'0.weight' was frozen when the optimiser was made.*thaw it before"):
+        trained.train_batch(x, y)
+
+
 def test_generators_differ_along_the_axes_that_are_named() -> None:
     def drawn(rank: int, *different: str) -> list[float]:
         mesh = Mesh(counting_communicator(8, rank=rank), dp=2, pp=2, tp=2)
