@@ -20,6 +20,8 @@ class Parameter(Tensor):
     """How the values lie in a larger parameter that is divided over ranks; see qdist/parallel/partition.py."""
     replicated: bool = True
     """Whether all values are on this rank at all times."""
+    clipped_by: str | None = None
+    """What clips its gradient: that is not here when a backward pass is over, as where ZeRO has divided it."""
     deferred: bool = False
     """Whether it has no values yet; see qdist/nn/deferred.py."""
     name: str = ""

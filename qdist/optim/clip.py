@@ -16,10 +16,19 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> f
     parameters: such as those of model.parameters(), or one.
 
     Raises:
+        ValueError: for parameters of which ranks have parts: the error says what clips them.
         RuntimeError: when the norm is not finite; gradients are left as they are.
     """
     check_max_norm(max_norm)
-    grads = [p.grad for p in listed(parameters) if p.grad is not None]
+    parameters = listed(parameters)
+    for p in parameters:
+        partition = getattr(p, "partition", None)
+        if p.dispatch is not None:
+            refuse("parallel.auto.clip_grad_norm_(parameters, max_norm)")
+        if partition is not None and partition.comm.size > 1:
+            refuse("parallel.clip_grad_norm_(parameters, max_norm)")
+    check_here(parameters)
+    grads = [p.grad for p in parameters if p.grad is not None]
     norm = math.sqrt(sum(squares(g) for g in grads))
     scale_gradients(grads, norm, max_norm)
     return norm
@@ -32,6 +41,18 @@ def listed(parameters: Any) -> list[Any]:
         kind = type(parameters).__name__
         raise TypeError(f"clipping takes parameters such as those of model.parameters(), not {kind}")
     return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def check_here(parameters: Iterable[Any]) -> None:
+    """Raises ValueError for parameters whose gradients are to be clipped by who has divided the model."""
+    for p in parameters:
+        if (whole := getattr(p, "clipped_by", None)) is not None:
+            refuse(whole)
+
+
+def refuse(instead: str) -> None:
+    """Raises the ValueError of gradients that are not all here."""
+    raise ValueError(f"ranks have different parts of this model's gradient, and here is one alone: take {instead}")
 
 
 def check_max_norm(max_norm: float) -> None:
@@ -60,10 +81,11 @@ def scale_gradients(gradients: Iterable[Tensor], norm: float, max_norm: float) -
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], limit: float) -> None:
     """Keep every component of every gradient within [-limit, limit]; parameters as of `clip_grad_norm_`. Raises
-    ValueError for complex gradients."""
+    ValueError for complex gradients, and where ZeRO has divided them."""
     if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
     parameters = listed(parameters)
+    check_here(parameters)
     for p in parameters:
         if p.grad is not None and p.grad.dtype.kind == "c":
             raise ValueError("a complex gradient has no order to clip its components by: take clip_grad_norm_")

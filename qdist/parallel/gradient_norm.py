@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from qdist.comm import Communicator
-from qdist.optim.clip import check_max_norm, listed, scale_gradients, squares
+from qdist.optim.clip import check_here, check_max_norm, listed, scale_gradients, squares
 from qdist.parallel.partition import Partition
 from qdist.tensor import Tensor
 
@@ -68,11 +68,12 @@ def clip_grad_norm_(
     Arguments as of `grad_norm`; collective over the same groups.
 
     Raises:
-        ValueError: when max_norm is not positive, before anything is sent.
+        ValueError: when max_norm is not positive, and for parameters that Zero has divided, before anything is sent.
         RuntimeError: when the norm is not finite, on all ranks; gradients are left as they are.
     """
     check_max_norm(max_norm)
     parameters = listed(parameters)
+    check_here(parameters)
     norm = grad_norm(parameters, over=over, elsewhere=elsewhere)
     scale_gradients([p.grad for p in parameters if p.grad is not None], norm, max_norm)
     return norm

@@ -152,6 +152,8 @@ class ParallelModel:
                 precision=plan.half,
             )
             self.zero.loss_scale = None  # All ranks of the mesh agree on one, not the replicas alone.
+            for parameter in trained:
+                parameter.clipped_by = "ParallelModel.step(max_norm=...)"
         if self.optimizer is not None and (staged or plan.zero):
             self.optimizer.whole_in = "the ParallelModel alone"
         self._generator = None if plan.seed is None else Generator(plan.seed)

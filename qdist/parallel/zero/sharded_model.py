@@ -113,6 +113,8 @@ class Zero(Replica):
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
         optimizer.whole_in = self.whole_in
+        for p in (p for unit in self.units for p in unit.parameters):
+            p.clipped_by = "Zero.clip_grad_norm(max_norm) before step(), or Zero(..., max_norm=...)"
         self._updated = {id(tensor) for tensor in pieces.values()}
         if before is not None:
             sharded_state.load_optimizer(self.units, optimizer, self._groups, before)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdist import nn, optim
+from qdist import nn, optim, parallel
 from qdist.comm import counting_communicator
-from qdist.parallel import DataParallel, LossScale, Zero
+from qdist.parallel import DataParallel, LossScale, Zero, auto
 from qdist.parallel.zero.shards import Unit
 from qdist.tensor import Tensor, manual_seed
 
@@ -283,6 +283,28 @@ def test_what_was_left_out_of_the_shards_is_not_trained_without_a_word(stage: in
     sharded.backward(sharded(rows()).mean())
     with pytest.raises(ValueError, match=r"was given a parameter of shape \(.*when Zero had divided the others"):
         sharded.step()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_gradients_that_are_divided_are_not_clipped_as_if_they_were_here(stage: int) -> None:
+    model = net(2)
+    sharded = Zero(model, optim.SGD(model.parameters()), stage, counting_communicator(1))
+    sharded.backward(sharded(rows()).mean())
+    for clip in (optim.clip_grad_norm_, optim.clip_grad_value_, parallel.clip_grad_norm_):
+        with pytest.raises(ValueError, match=r"ranks have different parts .* take Zero.clip_grad_norm\(max_norm\)"):
+            clip(model.parameters(), 0.1)
+    plain = net(2)
+    plain.load_state_dict(sharded.state_dict())
+    plain(rows()).mean().backward()
+    norm = sharded.clip_grad_norm(0.1)
+    np.testing.assert_allclose(norm, np.sqrt(sum((p.grad.numpy() ** 2).sum() for p in plain.parameters())), rtol=1e-6)
+    divided = parallel.ColumnParallelLinear(4, 4, counting_communicator(2))
+    with pytest.raises(ValueError, match=r"take parallel.clip_grad_norm_\("):
+        optim.clip_grad_norm_(divided.parameters(), 0.1)
+    placed = nn.Linear(4, 4)
+    auto.shard_tensor(placed.weight, auto.ProcessMesh([0, 1], ["mp"], counting_communicator(2)), ["mp", None])
+    with pytest.raises(ValueError, match=r"take parallel.auto.clip_grad_norm_\("):
+        optim.clip_grad_norm_(placed.parameters(), 0.1)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
