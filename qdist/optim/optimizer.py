@@ -140,6 +140,8 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     whole_in: str | None = None
     """What saves the whole state, where each rank has a part of it, as of an optimiser that Zero has divided."""
+    stepped_by: str | None = None
+    """What updates the model, where step() would update a part of it."""
 
     @property
     def one_pass(self) -> bool:
@@ -216,7 +218,9 @@ class Optimizer:
                 p.grad = None
 
     def step(self) -> None:
-        """Update every parameter that has a gradient."""
+        """Update every parameter that has a gradient. Raises RuntimeError where another object does that."""
+        if self.stepped_by is not None:
+            raise RuntimeError(f"this optimiser updates a part of the model's parameters: call {self.stepped_by}")
         for group, buckets in zip(self.param_groups, self._buckets):
             if group["lr"].__class__ is not float:
                 group["lr"] = _plain(group["lr"])

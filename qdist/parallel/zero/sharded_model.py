@@ -112,7 +112,7 @@ class Zero(Replica):
         self.zero_grad()
         pieces = {id(u.parameters[piece.index]): piece.tensor for u in self.units for piece in u.pieces}
         optimizer.exchange_parameters(lambda p: [pieces[id(p)]] if id(p) in pieces else [])
-        optimizer.whole_in = self.whole_in
+        optimizer.whole_in, optimizer.stepped_by = self.whole_in, "Zero.step()"
         for p in (p for unit in self.units for p in unit.parameters):
             p.clipped_by = "Zero.clip_grad_norm(max_norm) before step(), or Zero(..., max_norm=...)"
         self._updated = {id(tensor) for tensor in pieces.values()}
@@ -215,7 +215,11 @@ class Zero(Replica):
             if self.max_norm is not None:
                 self.clip_grad_norm(self.max_norm)
             self._prefetch.restart()
-            self.optimizer.step()
+            self.optimizer.stepped_by = None
+            try:
+                self.optimizer.step()
+            finally:
+                self.optimizer.stepped_by = "Zero.step()"
             for unit in self.units:
                 unit.publish()
             for unit in self.units:

@@ -286,10 +286,12 @@ def test_what_was_left_out_of_the_shards_is_not_trained_without_a_word(stage: in
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_gradients_that_are_divided_are_not_clipped_as_if_they_were_here(stage: int) -> None:
+def test_what_is_divided_is_neither_clipped_nor_updated_as_if_it_were_here(stage: int) -> None:
     model = net(2)
     sharded = Zero(model, optim.SGD(model.parameters()), stage, counting_communicator(1))
     sharded.backward(sharded(rows()).mean())
+    with pytest.raises(RuntimeError, match=r"a part of the model's parameters: call Zero.step\(\)"):
+        sharded.optimizer.step()
     for clip in (optim.clip_grad_norm_, optim.clip_grad_value_, parallel.clip_grad_norm_):
         with pytest.raises(ValueError, match=r"ranks have different parts .* take Zero.clip_grad_norm\(max_norm\)"):
             clip(model.parameters(), 0.1)
