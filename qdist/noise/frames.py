@@ -83,8 +83,10 @@ class Frames:
             values[some] = (table[drawn.row[some]] * _signs(drawn, strings, some)) @ weights[:, 0]
         return values, self._by_parameter(by_column, theta)
 
-    def sample(self, theta: NDArray[np.float64], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One basis state a trajectory."""
+    def sample(
+        self, theta: NDArray[np.float64], shots: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], dict[int, NDArray[np.bool_]]]:
+        """One basis state a trajectory, and what Jumps has beside it: nothing."""
         drawn = self._draw(shots, rng)
         rows, number = self._rows(drawn, theta), rng.random(shots)
         found = np.empty(shots, np.int64)
@@ -101,7 +103,7 @@ class Frames:
                 found[chosen] = state.sample(len(chosen), rng)
         for qubit in range(self._n):
             found ^= drawn.x[qubit].astype(np.int64) << qubit
-        return found
+        return found, {}
 
     def _draw(self, shots: int, rng: np.random.Generator) -> _Drawn:
         x, z = np.zeros((2, self._n, shots), np.bool_)

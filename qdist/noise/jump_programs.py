@@ -32,6 +32,9 @@ class JumpPrograms:
         """Of each layer: its gates, and the first operator of every channel."""
         self.places = [(k, channel) for k, layer in enumerate(self.layers) for channel in range(len(layer.channels))]
         """Of all channels, in their order: the layer, and the number in it."""
+        measured = ((place, self.layers[place[0]].channels[place[1]].clbits) for place in self.places)
+        self.measured = {place: clbit for place, clbits in measured for clbit in clbits}
+        """{place: classical bit} of the measurements whose outcomes are wanted."""
         self._gates: dict[int, Program] = {}
         self._spans: dict[tuple[int, int], Program] = {}
         self._operators: dict[tuple[int, int, int], tuple[Program, Program]] = {}

@@ -47,20 +47,31 @@ class Jumps:
                 found[leaf.members] = leaf.state.expectations(observables)
         return found
 
-    def sample(self, theta: NDArray[np.float64], shots: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One basis state a trajectory."""
+    def sample(
+        self, theta: NDArray[np.float64], shots: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], dict[int, NDArray[np.bool_]]]:
+        """One basis state a trajectory, and its outcomes of measurements before the end: {classical bit: (shots,)}."""
         found, numbers = np.zeros(shots, np.int64), Numbers(shots, rng)
+        outcomes = {clbit: np.zeros(shots, np.bool_) for clbit in self._programs.measured.values()}
         if self._in_rows:
             for part in jump_rows.rows_of(self._programs, theta, numbers):
                 found[part.members] = sampled(part.states, part.row, numbers.draw(part.members))
-            return found
+                for k, record in enumerate(part.records):
+                    self._note(record, part.members[part.row == k], outcomes)
+            return found, outcomes
         for leaf in jump_tree.leaves(self._programs, theta, numbers):
             if self._programs.num_qubits <= jump_rows.MOST_QUBITS:
                 row = np.zeros(len(leaf.members), np.int64)
                 found[leaf.members] = sampled(leaf.state.amplitudes()[None], row, numbers.draw(leaf.members))
             else:
                 found[leaf.members] = leaf.state.sample(len(leaf.members), [numbers.key, int(leaf.members[0]), 1])
-        return found
+            self._note(leaf.record, leaf.members, outcomes)
+        return found, outcomes
+
+    def _note(self, record: Record, members: NDArray[np.int64], outcomes: dict[int, NDArray[np.bool_]]) -> None:
+        for layer, channel, operator in record:
+            if (layer, channel) in self._programs.measured:
+                outcomes[self._programs.measured[layer, channel]][members] = operator == 1
 
     def value_and_gradient(
         self, observable: PauliSum, theta: NDArray[np.float64], shots: int, rng: np.random.Generator

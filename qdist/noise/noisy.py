@@ -2,7 +2,7 @@
 
 Measurements before the end are deferred: the outcome is copied to a qubit of its own, behind those of the circuit, and
 that qubit only controls gates from then on. So a test of classical bits is a control, and all else is that of a circuit
-which measures at its end.
+which measures at its end. In trajectories an outcome that no test needs is which operator of a channel happened.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["Noisy"]
 
 _MOST_TESTED = 5
 """Qubits of a channel and classical bits that it depends on: together its superoperator has 16**n entries."""
+_MEASURED = Channel("measure", 1, np.array([np.diag([1, 0]), np.diag([0, 1])], np.complex128), "")
 _RESET = Channel("reset", 1, np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], np.complex128), "")
 
 
@@ -33,26 +34,33 @@ class Noisy:
     """A circuit of gates that the kernels know and of channels; resets are channels too."""
 
     circuit: Circuit
-    """Its own qubits, and one for each classical bit that is written before the end."""
+    """Its own qubits, and one for each classical bit of an outcome that is deferred."""
     parameters: tuple[Parameter, ...]
     num_clbits: int
     readings: Mapping[int, int]
     """{classical bit: the qubit that shows it at the end}."""
+    records: Mapping[int, int]
+    """{classical bit: qubit} of other measurements: channels with that classical bit, whose operator is the outcome."""
     flips: NDArray[np.float64] | None
     """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1; None where all are read right."""
 
     @staticmethod
-    def of(circuit: Circuit) -> Noisy:
-        """Raises CircuitError for what cannot have noise around it yet, by name."""
+    def of(circuit: Circuit, recorded: bool) -> Noisy:
+        """recorded: whether it is known which operators happen, so that outcomes may be.
+
+        Raises CircuitError for what cannot have noise around it yet, by name."""
         if not isinstance(circuit, Circuit):
             raise CircuitError(f"noise is on a Circuit; got {circuit!r}")
         known = lowered(circuit)
         body, readings = split_final_measurements([i for i in known if i.gate.kind != "readout"])
-        memory = _Memory(known, body)
-        kept = [i for given in body if not given.gate.is_directive for i in memory.deferred(_checked(given))]
-        result = Circuit(memory.num_qubits).with_instructions(kept).with_order(circuit.parameters)
+        memory = _Memory(known, body, readings, recorded)
+        kept: list[Instruction] = []
+        for number, given in enumerate(body):
+            if not given.gate.is_directive:
+                kept += memory.deferred(number, _checked(given))
+        result = Circuit(memory.num_qubits, circuit.num_clbits).with_instructions(kept).with_order(circuit.parameters)
         shown = {**memory.qubits, **readings}
-        return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, shown, memory.flips)
+        return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, shown, memory.records, memory.flips)
 
     @property
     def channels(self) -> list[Channel]:
@@ -67,11 +75,16 @@ class Noisy:
 class _Memory:
     """The qubits that keep the outcomes of measurements before the end.
 
-    num_qubits: of the circuit and of the memory. qubits: {classical bit: its qubit}. flips: as in Noisy.
+    num_qubits: of the circuit and of the memory. qubits: {classical bit: its qubit}. records, flips: as in Noisy.
     """
 
-    def __init__(self, circuit: Circuit, body: Sequence[Instruction]) -> None:
-        kept = sorted({clbit for gate, _, _, clbits, _ in body if gate.kind == "measure" for clbit in clbits})
+    def __init__(
+        self, circuit: Circuit, body: Sequence[Instruction], readings: Mapping[int, int], recorded: bool
+    ) -> None:
+        written = {clbit for gate, _, _, clbits, _ in body if gate.kind == "measure" for clbit in clbits}
+        tested = {clbit for i in body for test in i.condition for clbit in test.clbits}
+        kept = sorted(written & tested if recorded else written)
+        self.records: dict[int, int] = {}
         self.qubits = {clbit: circuit.num_qubits + k for k, clbit in enumerate(kept)}
         self.num_qubits = circuit.num_qubits + len(kept)
         if kept and self.num_qubits > MAX_QUBITS:
@@ -83,20 +96,27 @@ class _Memory:
         flips = _flips(circuit)
         self.flips = None if flips is None else np.concatenate([flips, np.zeros((len(kept), 2))])
         self._num_clbits, self._written = circuit.num_clbits, set[int]()
+        measured = ((k, i.clbits[0]) for k, i in enumerate(body) if i.gate.kind == "measure")
+        self._last = {clbit: k for k, clbit in measured if clbit not in readings}
 
-    def deferred(self, instruction: Instruction) -> list[Instruction]:
-        """What runs in the place of an instruction."""
+    def deferred(self, number: int, instruction: Instruction) -> list[Instruction]:
+        """What runs in the place of an instruction, by its number in the body."""
         if instruction.gate.kind == "measure":
-            return self._copied(instruction)
+            return self._copied(number, instruction)
         return self._controlled(instruction) if instruction.condition else [instruction]
 
-    def _copied(self, instruction: Instruction) -> list[Instruction]:
+    def _copied(self, number: int, instruction: Instruction) -> list[Instruction]:
         _, (qubit,), _, (clbit,), condition = instruction
         if condition:
             raise CircuitError(
                 f"{_named((qubit,))} is measured under a classical condition, and noisy circuits do not do so yet: "
                 "measure it in any case, into a classical bit of its own"
             )
+        if clbit not in self.qubits:
+            if number != self._last.get(clbit):
+                return [Instruction(_MEASURED, (qubit,))]
+            self.records[clbit] = qubit
+            return [Instruction(_MEASURED, (qubit,), (), (clbit,))]
         place = (self.qubits[clbit],)
         found = [Instruction(_RESET, place)] if clbit in self._written else []
         self._written.add(clbit)

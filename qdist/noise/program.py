@@ -42,7 +42,8 @@ class NoisyProgram:
 
     Errors of readout change what is read: ``sample``, ``counts`` and expectation values, which are means of what is
     read, and the outcomes that gates depend on. ``density_matrix`` and ``probabilities`` are those of the state before
-    it is read. A classical bit that is measured before the end takes the memory of one more qubit.
+    it is read. A classical bit that is measured before the end takes the memory of one more qubit, by trajectories only
+    where something depends on it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class NoisyProgram:
         checks.checked_num_qubits(circuit.num_qubits)
         self.circuit = (circuit if noise is None else noise.applied(circuit)).frozen()
         self.method, self.comm = method, comm
-        self._noisy = Noisy.of(self.circuit)
+        self._noisy = Noisy.of(self.circuit, recorded=method == "trajectories")
         kind = checks.checked_dtype(dtype)
         same.circuit(comm, self.circuit, kind.name, method)
         self._exact = DensityMatrix(self._noisy, comm, device, kind) if method == "density_matrix" else None
@@ -192,7 +193,7 @@ class NoisyProgram:
         random numbers. progress: as for ``expectation``."""
         number = checks.checked_shots(shots)
         chosen = checks.checked_qubits(qubits, self.num_qubits)
-        indices = self._sampled(number, params, seed, progress)
+        indices, _ = self._sampled(number, params, seed, progress)
         result = np.zeros_like(indices)
         for k, qubit in enumerate(chosen):
             result |= (indices >> qubit & 1) << k
@@ -210,9 +211,10 @@ class NoisyProgram:
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
         the circuit measures nothing. shots, params, seed and progress are those of ``sample``."""
         number = checks.checked_shots(shots)
-        sources = self._noisy.readings or {q: q for q in range(self.num_qubits)}
-        width = self._noisy.num_clbits if self._noisy.readings else self.num_qubits
-        return tally(self._sampled(number, params, seed, progress), sources, width)
+        indices, outcomes = self._sampled(number, params, seed, progress)
+        if self._noisy.readings or outcomes:
+            return tally(indices, self._noisy.readings, self._noisy.num_clbits, outcomes)
+        return tally(indices, {q: q for q in range(self.num_qubits)}, self.num_qubits)
 
     def density_matrix(self, params: ParameterValues | None = None) -> NDArray[Any]:
         """The density matrix after the circuit, (2**n, 2**n), qubit 0 as the lowest bit of both indices, on every rank.
@@ -241,16 +243,23 @@ class NoisyProgram:
 
     def _sampled(
         self, shots: int, params: ParameterValues | None, seed: Seed, progress: bool | None
-    ) -> NDArray[np.int64]:
+    ) -> tuple[NDArray[np.int64], dict[int, NDArray[np.bool_]]]:
+        """Basis states as they are read, and {classical bit: outcomes} of measurements before the end."""
         theta, rng = self._values(params), generator(self.comm, seed)
+        outcomes: dict[int, NDArray[np.bool_]] = {}
         with showing(progress), Progress(f"{shots} shots", shown=is_shown(self.comm)):
             if self._exact is not None:
                 sums = np.cumsum(self._exact.probabilities(theta))
                 found = np.searchsorted(sums / sums[-1], rng.random(shots), side="right").astype(np.int64)
             else:
                 assert self._drawn is not None
-                found = self._drawn.sample(theta, shots, rng) if shots else np.zeros(0, np.int64)
-        return flipped(np.minimum(found, (1 << self._noisy.circuit.num_qubits) - 1), self._noisy.flips, rng)
+                found, outcomes = self._drawn.sample(theta, shots, rng) if shots else (np.zeros(0, np.int64), {})
+        found = flipped(np.minimum(found, (1 << self._noisy.circuit.num_qubits) - 1), self._noisy.flips, rng)
+        if self._noisy.flips is not None:
+            for clbit, bits in outcomes.items():
+                wrong = self._noisy.flips[self._noisy.records[clbit]]
+                outcomes[clbit] = bits ^ (rng.random(shots) < wrong[bits.astype(np.int64)])
+        return found, outcomes
 
     def _read(self, observable: Observable) -> PauliSum:
         return as_read(as_hermitian_sum(observable, self.num_qubits), self._noisy.flips)

@@ -94,6 +94,43 @@ def test_gradients_go_through_branches(device: str) -> None:
     np.testing.assert_allclose(estimate, gradient, atol=0.1)
 
 
+@pytest.mark.parametrize("noise", ["kraus", "pauli"])
+def test_outcomes_that_nothing_tests_are_counted_too(noise: str, device: str) -> None:
+    # Two bits are written twice, on other qubits; bit 2 is tested, and bit 4 is measured again at the end.
+    circuit = qd.Circuit(3, 5).h([0, 1]).ry(0.4, 2).depolarizing(0.1, 0, 1).readout_error([0.1, 0.2], 1)
+    circuit.measure([0, 1, 2], [0, 1, 4]).rx(0.8, [0, 1, 2]).measure(2, 2)
+    with circuit.if_(2, 1):
+        circuit.h(1)
+    circuit.amplitude_damping(0.3, 1) if noise == "kraus" else circuit.bit_flip(0.3, 1)
+    circuit.cx(1, 0).ry(0.5, 2).measure([2, 1], [0, 1]).rx(0.9, [1, 2]).measure(0, 4)
+    program = qd.noise.compile(circuit, device=device)
+    assert program._noisy.circuit.num_qubits == 4  # Bit 2 alone takes a qubit.
+    expected = {bits: 20000 * np.trace(rho).real for bits, rho in outcomes(circuit).items()}
+    likely = {"".join(map(str, bits[::-1])): count for bits, count in expected.items() if count > 1e-9}
+    found = program.counts(20000, seed=8)
+    assert set(found) <= set(likely)
+    assert len(likely) == 16
+    # Chi squared of 15 degrees of freedom is below 44.3 for all but 1 in 10,000 seeds.
+    assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 44.3
+
+
+def test_records_of_many_rounds_take_no_more_qubits() -> None:
+    rounds, p = 35, 0.04
+    circuit = qd.Circuit(3, 2 * rounds)
+    for k in range(rounds):
+        circuit.bit_flip(p, [0, 1]).cx(0, 2).cx(1, 2).measure(2, 2 * k).reset(2).h(2).measure(2, 2 * k + 1).reset(2)
+    program = qd.noise.compile(circuit)
+    assert program._noisy.circuit.num_qubits == 3
+    counts = program.counts(200, seed=2)
+    bits = np.array([[int(bit) for bit in text[::-1]] for text, count in counts.items() for _ in range(count)])
+    parities = bits[:, ::2]
+    changes = parities[:, 1:] ^ parities[:, :-1]
+    change = 2 * p * (1 - p)
+    # Four standard errors of the means: of changes of the parity, and of the coins.
+    assert abs(changes.mean() - change) < 4 * np.sqrt(change * (1 - change) / changes.size)
+    assert abs(bits[:, 1::2].mean() - 0.5) < 4 * 0.5 / np.sqrt(bits[:, 1::2].size)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_code_corrects_single_errors(method: str) -> None:
     # One round leaves what was sent unless two bits or three flip.
@@ -117,11 +154,11 @@ def test_a_model_adds_noise_to_gates_that_run() -> None:
 
 
 def test_what_takes_too_many_bits_is_refused() -> None:
-    wide = qd.Circuit(5, 60).measure(range(5), range(5)).h(range(5))
-    for first in range(5, 60, 5):
+    wide = qd.Circuit(5, 60)
+    for first in range(0, 60, 5):
         wide.measure(range(5), range(first, first + 5)).h(range(5))
     with pytest.raises(CircuitError, match="5 qubits and 60 classical bits that are measured before the end"):
-        qd.noise.compile(wide)
+        qd.noise.compile(wide, method="density_matrix")
     tested = qd.Circuit(5, 5).measure(range(5), range(5))
     with tested.if_(range(5), 3):
         tested.bit_flip(0.1, 0)
