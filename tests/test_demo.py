@@ -40,6 +40,18 @@ def test_the_training_comes_down_to_the_ground_energy() -> None:
     assert exact_energy(8) <= energies[-1] < 0.999 * exact_energy(8)
 
 
+def test_the_line_for_the_shell_finds_a_folder_with_spaces(tmp_path, monkeypatch, capsys) -> None:
+    folder = tmp_path / "my environment"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "activate").write_text("echo found\n")
+    monkeypatch.setattr(sys, "prefix", str(folder))
+    monkeypatch.setattr(command.shutil, "which", lambda name: None)
+    command._next()
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("source "))
+    words = line.partition("once in a shell")[0]
+    assert subprocess.run(["bash", "-c", words], capture_output=True, text=True).stdout == "found\n"
+
+
 def test_the_chart_has_its_first_value_on_top_and_the_limit_below() -> None:
     lines = chart([3.0, 2.0, 1.0, 1.0], 1.0, 40, ascii_only=True).splitlines()
     assert lines[0].split() == ["3.0000", "*"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -119,7 +120,7 @@ def _speed(num_qubits: int) -> None:
 def _next() -> None:
     _head("What next")
     if shutil.which("qdist") is None:
-        activate = os.path.relpath(os.path.join(sys.prefix, "bin", "activate"))
+        activate = shlex.quote(os.path.relpath(os.path.join(sys.prefix, "bin", "activate")))
         print(f"{f'source {activate}':<54}once in a shell: finds the commands below")
     print(
         "python circuits/vqe_tfim.py --plot tfim.png           such a training, with a picture (qdist[plot])\n"
