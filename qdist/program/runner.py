@@ -181,10 +181,14 @@ class Runner:
             theta = self.source.extended(same.values(self.comm, theta))
         values = Values(theta)
         with self.lock:
-            if not self._from_zero.hold(values):
-                flat_values(self.source.parameters, theta)  # Says which value is not finite.
+            self._hold(values)
         self._bound.set(values)
         return values
+
+    def _hold(self, values: Values) -> None:
+        """Binds the executors to these values. Raises CircuitError where one is not finite."""
+        if not self._from_zero.hold(values):
+            flat_values(self.source.parameters, values.theta)  # Says which.
 
     def noted(self, params: ParameterValues | None) -> Values:
         """What ``values`` gives, without binding the executors to them: they are when they next run."""
@@ -277,7 +281,16 @@ class Runner:
         """What ``run_with`` gives, in microseconds, where nothing is drawn; None where the state is not small."""
         if self._single is None or self._small is None:
             return None
-        return self._run_single(self._single, self.values(params), None)
+        if params is None or not (self._binds_plain and self._is_plain(params)):
+            return self._run_single(self._single, self.values(params), None)
+        values = Values(params.copy())  # type: ignore[union-attr]
+        with self.lock:
+            self._hold(values)
+            out = self._small.new()
+            self._single.run_from_zero(out.local)
+        self._bound.set(values)
+        out.readout = self._readout
+        return out
 
     def _run_single(self, executor: Executor, values: Values, out: StateVector | None) -> StateVector:
         with self.lock:
