@@ -22,7 +22,7 @@ from .operations import gives_amplitudes
 from .outputs import OfAnyNorm
 from .tapes import Compiler, TapeProgram, places
 
-__all__ = ["Gradients", "jacobian", "jvp", "vjp"]
+__all__ = ["Gradients", "jacobian", "jvp", "vjp", "vjps"]
 
 
 class Gradients(tuple[Any, ...]):
@@ -31,8 +31,34 @@ class Gradients(tuple[Any, ...]):
     PennyLane asks NumPy for the shape of all of them together, which is that of a list of things.
     """
 
+    several: tuple[int, ...] = ()
+    """The axis of the cotangents, if there are several."""
+    axis = 0
+    """Where that axis is in each derivative: behind the rows of a batch whose rows all have the same cotangents."""
+
     def squeeze(self) -> NDArray[Any]:
         return np.empty(len(self), dtype=object)
+
+
+def vjps(
+    tapes: Sequence[QuantumScript],
+    cotangents: Sequence[Any],
+    compiler: Compiler,
+    wires: Any,
+    per_row: bool = False,
+    conjugate: bool = False,
+) -> tuple[Gradients, ...]:
+    """The ``vjp`` of each tape. Where some have several cotangents, and others one, as a Jacobian of the results of one
+    tape gives zero to those that it does not depend on, the derivatives of these are repeated."""
+    found = [vjp(tape, g, compiler, wires, per_row, conjugate) for tape, g in zip(tapes, cotangents)]
+    most = max(found, key=lambda gradients: len(gradients.several), default=Gradients())
+    return tuple(one if one.several else _repeated(one, most) for one in found) if most.several else tuple(found)
+
+
+def _repeated(found: Gradients, like: Gradients) -> Gradients:
+    axes = range(like.axis, like.axis + len(like.several))
+    shapes = [entry.shape[: like.axis] + like.several + entry.shape[like.axis :] for entry in found]
+    return Gradients(np.broadcast_to(np.expand_dims(e, tuple(axes)), shape) for e, shape in zip(found, shapes))
 
 
 def vjp(
@@ -57,13 +83,11 @@ def vjp(
     given = (cotangents,) if len(tape.measurements) == 1 else cotangents
     checked = [_cotangent(output, g) for output, g in zip(outputs, given)]
     shapes = [theta.shape[:-1] + _shape(output, found) for output in outputs]
-    of_all_rows = per_row and theta.ndim == 2 and _have_no_rows(checked, [shape[1:] for shape in shapes], len(theta))
-    if of_all_rows:
-        extra = checked[0].shape[:1]
-        checked = [np.broadcast_to(g[:, None], extra + shape) for g, shape in zip(checked, shapes)]
-    else:
-        extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
-        checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
+    rows_first = False
+    if per_row and theta.ndim == 2:
+        checked, rows_first = _several_first(checked, shapes, len(theta))
+    extra = max((g.shape[: g.ndim - len(shape)] for g, shape in zip(checked, shapes)), key=len, default=())
+    checked = [np.broadcast_to(_aligned(g, shape, extra), extra + shape) for g, shape in zip(checked, shapes)]
     by_start = None
     if not tape.trainable_params or not any(np.any(g) for g in checked):
         gradient = np.zeros(extra + theta.shape)
@@ -83,7 +107,10 @@ def vjp(
     if by_start is not None and not conjugate:
         by_start = by_start.conj()
     result = _by_parameter(tape, found, gradient, theta.ndim - 1, per_row, by_start)
-    return Gradients(entry.swapaxes(0, 1) if entry.ndim > 1 else entry for entry in result) if of_all_rows else result
+    if rows_first:
+        result = Gradients(entry.swapaxes(0, 1) if entry.ndim > 1 else entry for entry in result)
+    result.several, result.axis = extra, int(rows_first)
+    return result
 
 
 def jacobian(tape: QuantumScript, compiler: Compiler, wires: Any) -> Any:
@@ -127,6 +154,10 @@ def _times(entry: NDArray[Any], tangent: NDArray[Any]) -> NDArray[Any]:
 
 
 def _differentiable(tape: QuantumScript, place: Any) -> list[Any]:
+    if tape.shots:
+        raise qml.exceptions.DeviceError(
+            "samples have no adjoint derivative: differentiate a QNode with shots by diff_method='parameter-shift'"
+        )
     outputs = outputs_of(tape, place)
     for mp, output in zip(tape.measurements, outputs):
         if output is None:
@@ -151,16 +182,41 @@ def _shape(output: Output, found: TapeProgram) -> tuple[int, ...]:
     return output.shape(found.program.num_qubits)
 
 
-def _have_no_rows(cotangents: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]], rows: int) -> bool:
-    """Whether there are several cotangents, the same ones for all rows of a batch, as ``jax.vmap(jax.jacrev(f))`` has
-    them; the rows then come first in the derivatives. As many as there are rows are one a row, unless they are the
-    basis, each number's one behind the other, that Jacobians are made of; so is one of one row, as of a mean."""
-    count = len(cotangents[0]) if cotangents and cotangents[0].ndim else 0
-    if not count or any(g.shape != (count, *shape) for g, shape in zip(cotangents, shapes)):
-        return False
-    if count != rows:
-        return True
-    return count > 1 and np.array_equal(np.hstack([g.reshape(count, -1) for g in cotangents]), np.eye(count))
+def _several_first(
+    cotangents: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]], rows: int
+) -> tuple[list[NDArray[Any]], bool]:
+    """The cotangents of a batch that jax.vmap has made, with the axis of several of them, if they have one, in front of
+    that of the rows; and whether the rows come first in the derivatives, as ``jax.vmap(jax.jacrev(f))`` has them.
+
+    shapes: (rows, *output), of each measurement. Those of ``vmap(jacrev)`` are (rows, several, *output), or (several,
+    *output) where all rows have the same; those of ``jacrev(vmap)`` are (several, rows, *output).
+    """
+    axes = [g.shape[: g.ndim + 1 - len(shape)] for g, shape in zip(cotangents, shapes)]
+    most = max(axes, key=len, default=())
+    longest = [g for g, own in zip(cotangents, axes) if len(own) == len(most)]
+    if len(most) == 2:
+        rows_first = most[0] == rows and most[1] != rows
+        if most == (rows, rows) and any(np.any(g[~np.eye(rows, dtype=bool)]) for g in longest):
+            raise qml.exceptions.DeviceError(
+                f"a Jacobian of {rows} numbers and a batch of {rows} rows under jax.vmap: their axes cannot be told "
+                "apart here. Give the circuit batches of another size, or map it by jax.lax.map"
+            )
+    else:
+        # As many as there are rows are one a row, unless they are the basis, each number's one behind the other, that
+        # Jacobians are made of; so is one of one row, as of a mean.
+        is_one_each = most == (rows,) and (rows == 1 or not _is_basis(longest))
+        rows_first = len(most) == 1 and not is_one_each
+    if not rows_first:
+        return list(cotangents), False
+    found = []
+    for g, own, shape in zip(cotangents, axes, shapes):
+        several = g.swapaxes(0, 1) if len(own) == 2 else np.expand_dims(g, len(own))
+        found.append(np.broadcast_to(several, (most[-1], *shape)))
+    return found, True
+
+
+def _is_basis(cotangents: Sequence[NDArray[Any]]) -> bool:
+    return np.array_equal(np.hstack([g.reshape(len(g), -1) for g in cotangents]), np.eye(len(cotangents[0])))
 
 
 def _aligned(cotangent: NDArray[Any], shape: tuple[int, ...], extra: tuple[int, ...]) -> NDArray[Any]:
@@ -276,7 +332,7 @@ def _by_parameter(
             entry = by_start.sum(axis=-2) if shared else by_start
             result.append(entry if "complex" in qml.math.get_dtype_name(datum) else entry.real)
         elif slot < 0:
-            result.append(np.zeros(np.shape(datum)))
+            result.append(np.zeros((by_angle if per_row else totals).shape[:-1] + np.shape(datum)))
         else:
             result.append(by_angle[..., slot] if per_row or np.ndim(datum) else totals[..., slot])
     return Gradients(np.array(entry) for entry in result)

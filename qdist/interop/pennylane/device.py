@@ -207,10 +207,7 @@ class QdistQubit(Device):
         per_row = bool(config.device_options.get(_PER_ROW, False))
         is_torch = config.interface == Interface.TORCH
         with self._lock:
-            return tuple(
-                derivatives.vjp(circuit, cotangent, self._compiler, self.wires, per_row, is_torch)
-                for circuit, cotangent in zip(circuits, cotangents)
-            )
+            return derivatives.vjps(circuits, cotangents, self._compiler, self.wires, per_row, is_torch)
 
     def execute_and_compute_vjp(
         self, circuits: Sequence[QuantumScript], cotangents: Any, execution_config: ExecutionConfig | None = None

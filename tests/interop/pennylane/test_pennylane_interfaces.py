@@ -205,6 +205,102 @@ def test_jax_jacobians_and_single_calls():
     np.testing.assert_allclose(jax.jacfwd(lambda w: jax.numpy.stack(shifted(ROWS[0], w)))(weights), other, atol=1e-9)
 
 
+def _entangled(x):
+    qml.RX(x[0], 0)
+    qml.RY(x[1], 1)
+    qml.CNOT([0, 1])
+
+
+def _state(xp, x):
+    """What `_entangled` makes of |00>, as a matrix of the amplitudes: a row for each value of wire 0."""
+    first, second = xp.array([xp.cos(x[0] / 2), -1j * xp.sin(x[0] / 2)]), [xp.cos(x[1] / 2), xp.sin(x[1] / 2)]
+    return xp.stack([first[0] * xp.stack(second), first[1] * xp.stack(second[::-1])])
+
+
+def _means(x):
+    _entangled(x)
+    return qml.expval(qml.Z(0)), qml.expval(qml.X(1)), qml.probs(wires=[0, 1])
+
+
+def _exact_means(xp, x):
+    return xp.cos(x[0]), xp.sin(x[1]), abs(_state(xp, x).ravel()) ** 2
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_jax_jacobians_of_rows_by_functions_that_are_not_linear(rows):
+    """Then each row has cotangents of its own; of results that a function leaves out they are zeros without any axis of
+    rows or of the Jacobian."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    node = qml.QNode(_means, QdistQubit(), interface="jax")
+    functions = [
+        lambda z, x, p: p**2,
+        lambda z, x, p: jax.numpy.stack([z * x, x**2]),
+        lambda z, x, p: p + z,
+        lambda z, x, p: jax.numpy.sum(p**2),
+    ]
+    given = jax.numpy.array(np.random.default_rng(3).normal(size=(rows, 2)))
+    for way in (lambda f: jax.vmap(jax.jacrev(f)), lambda f: jax.jacrev(jax.vmap(f))):
+        for function in functions:
+            found = way(lambda x, f=function: f(*node(x)))(given)
+            exact = way(lambda x, f=function: f(*_exact_means(jax.numpy, x)))(given)
+            assert found.shape == exact.shape
+            assert np.abs(exact).max() > 0.1
+            np.testing.assert_allclose(found, exact, atol=1e-9)
+
+
+def test_jax_jacobians_of_as_many_numbers_as_rows_are_refused_where_axes_cannot_be_told_apart():
+    """Taken for the other's axis, each row would have derivatives by the cotangents of others."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    node = qml.QNode(_means, QdistQubit(), interface="jax")
+    given = jax.numpy.array(np.random.default_rng(3).normal(size=(4, 2)))
+
+    def squares(x):
+        return node(x)[2] ** 2
+
+    def exact(x):
+        return _exact_means(jax.numpy, x)[2] ** 2
+
+    with pytest.raises(Exception, match=r"4 numbers and a batch of 4 rows .*jax.lax.map"):
+        jax.vmap(jax.jacrev(squares))(given)
+    found = jax.lax.map(jax.jacrev(squares), given)
+    np.testing.assert_allclose(found, jax.vmap(jax.jacrev(exact))(given), atol=1e-9)
+
+    # One number a row: the cotangents of other rows are zeros, and either way they are the same.
+    found = jax.jacrev(jax.vmap(lambda x: squares(x)[0]))(given)
+    np.testing.assert_allclose(found, jax.jacrev(jax.vmap(lambda x: exact(x)[0]))(given), atol=1e-9)
+
+
+@pytest.mark.parametrize("way", ["plain", "jit", "vmap"])
+def test_jax_jacobians_of_one_result_of_several_tapes(way):
+    """The results of a circuit that is run as several tapes, of which the function takes those of one: JAX gives the
+    others zeros as cotangents, without the axis of the Jacobian."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+
+    @qml.qnode(QdistQubit(wires=2), interface="jax")
+    def node(x):
+        _entangled(x)
+        return qml.state(), qml.density_matrix([1]), qml.purity([0])
+
+    def exact(x):
+        state = _state(jax.numpy, x)
+        reduced = state.T @ state.conj()
+        return state.ravel(), reduced, jax.numpy.trace(reduced @ reduced).real
+
+    change = {"plain": lambda f: f, "jit": jax.jit, "vmap": jax.vmap}[way]
+    given = jax.numpy.array([[0.3, -0.8], [1.1, 0.4], [0.2, 0.7]] if way == "vmap" else [0.3, -0.8])
+    for k, read in enumerate([lambda state: abs(state) ** 2, lambda rho: rho.real, lambda purity: purity]):
+        found, expected = (
+            change(jax.jacrev(lambda x, f=function: read(f(x)[k])))(given)  # noqa: B023
+            for function in (node, exact)
+        )
+        assert found.shape == expected.shape
+        assert np.abs(expected).max() > 0.1
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 def test_tensorflow_batches(batches):
     """PennyLane's interface stacks derivatives, so parameters that rows share are repeated for each of them."""
     tf = pytest.importorskip("tensorflow")
