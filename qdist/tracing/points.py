@@ -18,6 +18,7 @@ from qdist.backends.cuda.executor import CudaExecutor
 from qdist.backends.cuda.sweep import CudaSweep
 from qdist.comm.endpoint import Endpoint
 from qdist.optim.optimizer import Optimizer
+from qdist.program import one_row
 from qdist.program.compiled import Compiled
 from qdist.program.rows import RowProgram
 from qdist.program.runner import Runner
@@ -99,6 +100,22 @@ def _of_rows(states: int) -> Callable[..., dict[str, Any]]:
     return describe
 
 
+def _alone(name: str, states: int) -> Wrapper:
+    """One event for each call that went as a batch of one row; others have events of their own."""
+
+    def wrapper(recorder: Recorder, gpu: GpuClock, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(program: Runner, *args: Any) -> Any:
+            start = now()
+            found = original(program, *args)
+            if found is not None:
+                recorder.add(name, "stage", start, now(), _of_rows(states)(program.row_programs.of(()), [args]))
+            return found
+
+        return call
+
+    return wrapper
+
+
 def _of_observables(states: int) -> Callable[..., dict[str, Any]]:
     """Each pass reads the state, and with a second one reads and writes that."""
 
@@ -143,6 +160,8 @@ POINTS: list[Point] = [
     Point(RowProgram, "values", timed("rows", "stage", _of_rows(1))),
     Point(RowProgram, "vjp", timed("rows and their gradients", "stage", _of_rows(3))),
     Point(RowProgram, "states", timed("states of rows", "stage", _of_rows(1))),
+    Point(one_row, "value", _alone("rows", 1)),
+    Point(one_row, "gradient", _alone("rows and their gradients", 3)),
     Point(exchange, "_carry_out", timed("exchange", "exchange", _of_exchange)),
     Point(exchange, "_swap_inside", _on_device("swap within the rank", _of_swap)),
     Point(exchange, "_pack", _on_device("pack", _of_pack)),

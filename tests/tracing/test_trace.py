@@ -113,6 +113,25 @@ def test_runs_into_given_memory_gradients_and_batches_are_seen(program, tmp_path
     assert len(forward) >= program.plan.sweeps + 1
 
 
+def test_one_parameter_set_of_a_small_circuit_is_seen(program, tmp_path) -> None:
+    small = qd.compile(qd.library.hardware_efficient(3, 2), device=program.device)
+    theta = np.linspace(0, 2, 12)
+    plain = small.expectation("Z0", theta), *small.value_and_grad("Z0", theta)
+    path = tmp_path / "small.json"
+    with qd.trace(path, table=False):
+        assert small.expectation("Z0", theta) == plain[0]
+        value, gradient = small.value_and_grad("Z0", theta)
+    assert value == plain[1]
+    np.testing.assert_array_equal(gradient, plain[2])
+    _, events = read(path)
+    if program.device == "cpu":
+        assert [event["name"] for event in of_kind(events, "stage")] == ["rows", "rows and their gradients"]
+        forward, both = of_kind(events, "stage")
+        assert both["args"]["flops"] == 3 * forward["args"]["flops"] > 0
+        assert forward["args"]["rows"] == 1
+    assert events
+
+
 def test_nothing_is_left_after_the_block(program, tmp_path) -> None:
     before = [vars(owner)[name] for owner, name, _ in POINTS]
     from qdist.program import compiled
