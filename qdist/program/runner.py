@@ -179,16 +179,17 @@ class Runner:
         else:
             theta = flat_values(self.source.parameters, [] if params is None else params)
             theta = self.source.extended(same.values(self.comm, theta))
-        values = Values(theta)
         with self.lock:
-            self._hold(values)
+            values = self._held(theta)
         self._bound.set(values)
         return values
 
-    def _hold(self, values: Values) -> None:
+    def _held(self, theta: NDArray[np.float64]) -> Values:
         """Binds the executors to these values. Raises CircuitError where one is not finite."""
+        values = Values(theta)
         if not self._from_zero.hold(values):
-            flat_values(self.source.parameters, values.theta)  # Says which.
+            flat_values(self.source.parameters, theta)  # Says which.
+        return values
 
     def noted(self, params: ParameterValues | None) -> Values:
         """What ``values`` gives, without binding the executors to them: they are when they next run."""
@@ -283,9 +284,8 @@ class Runner:
             return None
         if params is None or not (self._binds_plain and self._is_plain(params)):
             return self._run_single(self._single, self.values(params), None)
-        values = Values(params.copy())  # type: ignore[union-attr]
         with self.lock:
-            self._hold(values)
+            values = self._held(params.copy())  # type: ignore[union-attr]
             out = self._small.new()
             self._single.run_from_zero(out.local)
         self._bound.set(values)
