@@ -12,7 +12,6 @@ import pennylane as qml
 from pennylane.devices.preprocess import (
     decompose,
     device_resolve_dynamic_wires,
-    no_sampling,
     validate_adjoint_trainable_params,
     validate_device_wires,
     validate_measurements,
@@ -64,7 +63,6 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bo
     )
     program.add_transform(_expand_where_rows_differ_in_more_than_angles)
     if adjoint:
-        program.add_transform(no_sampling, name=f"adjoint + {NAME}")
         program.add_transform(_validate_trainable_parameters)
         program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
         if equal_shapes:
@@ -191,7 +189,8 @@ def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: A
     with the rotation to it as operations; and one that measures the state in the place of all others, whose values
     PennyLane computes from it in the user's framework, which differentiates them."""
     natives = [k for k, mp in enumerate(tape.measurements) if _is_differentiable(mp)]
-    if len(natives) == len(tape.measurements):
+    # Of tapes that run together, as snapshots of a circuit do, those with shots have values and no derivatives.
+    if tape.shots or len(natives) == len(tape.measurements):
         return (tape,), _first
     if not any(qml.math.requires_grad(datum) for datum in tape.get_parameters(trainable_only=False)):
         return (tape,), _first

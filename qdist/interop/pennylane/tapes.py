@@ -106,7 +106,7 @@ class TapeProgram:
 
         rows: of a batch of states that the operations begin with.
 
-        Raises DeviceError where one of them is no real number.
+        Raises DeviceError where one of them is no real number, or where they are rows of different batches.
         """
         numbers = self._numbers(ops)
         try:
@@ -119,6 +119,12 @@ class TapeProgram:
                 for k, number in enumerate(numbers):
                     theta[:, k] = number
         except (TypeError, ValueError) as error:
+            shapes = {np.shape(number) for number in numbers} - {()}
+            if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
+                raise qml.exceptions.DeviceError(
+                    f"operations have angles of shapes {', '.join(map(str, sorted(shapes)))}: an angle of a batch is "
+                    "one number, or one for each of its rows. Of one jax.vmap in another make a single batch"
+                ) from None
             raise qml.exceptions.DeviceError(
                 f"the angles of operations on qdist.qubit are real numbers: {error}. Under jax.jit and other tracers "
                 "the device is called through a QNode, with diff_method 'adjoint', 'parameter-shift' or None"

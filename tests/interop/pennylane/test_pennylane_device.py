@@ -180,6 +180,17 @@ def test_errors_are_pennylanes_and_name_what_is_wrong(run, message):
         run()
 
 
+def test_batches_that_do_not_fit_are_named():
+    """They were said to be no real numbers."""
+    for ops, shapes in (
+        ([qml.RX([0.1, 0.2], 0), qml.RY([0.1, 0.2, 0.3], 0)], r"\(2,\), \(3,\)"),
+        ([qml.RX(np.ones((2, 2)), 0)], r"\(2, 2\)"),
+    ):
+        tape = qml.tape.QuantumScript(ops, [qml.expval(qml.Z(0))])
+        with pytest.raises(qml.exceptions.DeviceError, match=f"angles of shapes {shapes}: .*one for each of its rows"):
+            QdistQubit().execute(tape)
+
+
 def test_wires_that_the_device_lacks():
     with pytest.raises(qml.exceptions.WireError, match="not found"):
         qml.QNode(bell, QdistQubit(wires=["a"]))()

@@ -206,6 +206,30 @@ def test_classical_shadows():
     assert abs(mean - np.cos(0.7)) < 0.1
 
 
+def test_snapshots_of_states_in_circuits_with_shots():
+    """PennyLane runs a snapshot without shots, and those with shots beside it, as tapes of one execution."""
+
+    @qml.qnode(QdistQubit(wires=2), interface="autograd")
+    def circuit(x):
+        qml.RX(x, 0)
+        qml.Snapshot("state")
+        qml.Snapshot("counts", measurement=qml.counts(wires=[0]))
+        qml.CNOT([0, 1])
+        return qml.expval(qml.Z(1)), qml.sample(wires=[0, 1])
+
+    x = qml.numpy.array(np.pi, requires_grad=True)
+    with pytest.warns(UserWarning, match="n_snapshots"):
+        found = qml.snapshots(qml.set_shots(circuit, 7))(x)
+    np.testing.assert_allclose(found["state"], [0, 0, -1j, 0], atol=1e-12)
+    assert found["counts"] == {"1": 7}
+    assert found["execution_results"][0] == -1
+    np.testing.assert_array_equal(found["execution_results"][1], np.ones((7, 2)))
+
+    tape = qml.tape.QuantumScript([qml.RX(0.3, 0)], [qml.expval(qml.Z(0))], shots=5)
+    with pytest.raises(qml.exceptions.DeviceError, match=r"samples have no adjoint derivative: .*parameter-shift"):
+        QdistQubit().compute_vjp([tape], [1.0])
+
+
 def test_gradients_with_shots_are_by_parameter_shift():
     def circuit(x):
         qml.RX(x, wires=0)
