@@ -346,11 +346,15 @@ class Runner:
         for name, state in (("initial", initial), ("out", out)):
             if state is not None and not isinstance(state, StateVector):
                 way = ", or the 2**n amplitudes of one" if name == "initial" else ""
-                raise StateError(f"{name} is a StateVector{way}; got {type(state).__name__}")
+                is_array = isinstance(state, np.ndarray)
+                got = f"an array of shape {state.shape}" if is_array else type(state).__name__
+                raise StateError(f"{name} is a StateVector{way}; got {got}")
             if state is not None and (state.num_qubits, state.dtype) != (self.num_qubits, self.dtype):
+                fits = state.num_qubits == self.num_qubits
+                way = f"; {name}.astype('{self.dtype}') is one" if fits else ""
                 raise StateError(
                     f"{name} is a state of {state.num_qubits} qubits in {state.dtype}; the program needs "
-                    f"{self.num_qubits} in {self.dtype}"
+                    f"{self.num_qubits} in {self.dtype}{way}"
                 )
             if state is not None and state.device != self.device:
                 raise StateError(

@@ -224,6 +224,10 @@ def test_missing_parameters_and_wrong_arguments_are_refused() -> None:
         qd.compile(circuit, dtype="float32")
     with pytest.raises(StateError, match="initial is a state of 3 qubits in complex64; the program needs 2"):
         program.run([0.1], initial=qd.StateVector(3))
+    with pytest.raises(StateError, match=r"in complex64; initial\.astype\('complex64'\) is one"):
+        program.run([0.1], initial=qd.StateVector(2, "complex128"))
+    with pytest.raises(StateError, match=r"amplitudes of one; got an array of shape \(2, 2\)"):
+        program.run([0.1], initial=np.eye(2))
     with pytest.raises(StateError, match="fewer than 5: leave comm out"):
         qd.compile(circuit, comm=qd.comm.counting_communicator(4))
 
