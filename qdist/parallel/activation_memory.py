@@ -88,7 +88,7 @@ def saved_bytes(*outputs: Tensor, besides: Iterable[Any] = ()) -> int:
 def frozen_arrays(module: Module) -> list[Any]:
     """Buffers, and parameters that are not trained: a graph may keep them, and they are counted with the model. Of the
     trained ones a graph tells by itself."""
-    frozen = (p for p in module.parameters() if not p.requires_grad)
+    frozen = (p for p in module.parameters() if not p.requires_grad and p.replicated)
     return [tensor._data for tensor in (*frozen, *module.buffers())]
 
 

@@ -87,6 +87,21 @@ def test_a_parameter_that_is_thawed_later_is_not_left_as_it_is_without_a_word(ze
         trained.train_batch(x, y)
 
 
+@pytest.mark.parametrize("zero", [0, 2, 3])
+def test_a_parameter_that_is_frozen_later_stays_as_it_is(zero: int) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    mesh = Mesh(counting_communicator(1), dp=1)
+    trained = parallelize(model, mesh, Plan(zero=zero), optimizer=optim.SGD, loss=nn.MSELoss())
+    x, y = np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
+    trained.train_batch(x, y)
+    before = trained.state_dict()
+    trained.module[0].weight.requires_grad_(False)
+    trained.train_batch(x, y)
+    trained.train_batch(x, y)
+    for name, value in trained.state_dict().items():
+        assert np.array_equal(value.numpy(), before[name].numpy()) == (name == "0.weight")
+
+
 def test_generators_differ_along_the_axes_that_are_named() -> None:
     def drawn(rank: int, *different: str) -> list[float]:
         mesh = Mesh(counting_communicator(8, rank=rank), dp=2, pp=2, tp=2)

@@ -334,6 +334,29 @@ def _pipelined() -> Strategy:
     return strategy
 
 
+@pytest.mark.parametrize("name", ["plain", "stage 3", "auto"])
+def test_parameters_that_are_frozen_and_thawed_between_steps_train_as_in_one_process(groups, name) -> None:
+    def trained(step: Any, model: nn.Module) -> None:
+        weights = [p for p in model.parameters() if p.ndim == 2]
+        for at, (first, last) in enumerate(((False, True), (True, True), (True, False))):
+            weights[0].requires_grad, weights[-1].requires_grad = first, last
+            step(*batch("mlp", at))
+
+    alone, model = build("mlp"), build("mlp")
+    update = sgd(alone.parameters())
+
+    def plainly(x: Any, y: Any) -> None:
+        update.zero_grad()
+        functional.cross_entropy(alone(Tensor(x)), y).backward()
+        update.step()
+
+    trained(plainly, alone)
+    strategy, rule = strategies()[name], sgd(model.parameters())
+    engine = Engine(model, functional.cross_entropy, rule, strategy=strategy, mesh=line(groups[4], "dp"))
+    trained(lambda x, y: engine.run((x, y)), model)
+    assert_same(engine.state_dict(), parameters_of(alone))
+
+
 @pytest.mark.parametrize("kind", ["propagated", "auto", "pipeline"])
 def test_rows_of_each_ranks_own_are_the_batch_together(groups, kind) -> None:
     comm, steps = groups[4], 3

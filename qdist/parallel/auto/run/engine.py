@@ -159,7 +159,9 @@ class Engine:
             raise ValueError(f"mode={mode!r} needs a loss; the Engine was made without one")
         if mode == "train":
             self._optimizer()
-        key = (mode, *((x.shape, x.dtype) for x in (*inputs, *labels)))
+        # The way back ends at what is trained, and so do the messages of gradients.
+        trained = tuple(p.requires_grad for p in self.model.parameters()) if mode == "train" else ()
+        key = (mode, trained, *((x.shape, x.dtype) for x in (*inputs, *labels)))
         if key not in self._programs:
             self._programs[key] = self._build(mode, inputs, labels)
         self._latest = self._programs[key]
