@@ -230,7 +230,8 @@ class Zero(Replica):
         return finite
 
     def _check_what_is_trained(self) -> None:
-        """Raises ValueError, on every rank, for what was left out of the shards and is to be trained now."""
+        """Raises ValueError, on every rank, for what was left out of the shards and is to be trained now, and for
+        changes that the step would undo."""
         for p in (p for group in self._groups for p in group):
             if p.requires_grad and id(p) not in self._bucket_of:
                 name = next(name for name, other in self.module.named_parameters() if other is p)
@@ -244,6 +245,12 @@ class Zero(Replica):
                     f"the optimiser was given a parameter of shape {p.shape} when Zero had divided the others: give it "
                     "all of them before Zero(model, optimizer)"
                 )
+        for p in (p for unit in (*self.units, *self.untrained) for p in unit.changed_by_others()):
+            name = next(name for name, other in self.module.named_parameters() if other is p)
+            raise ValueError(
+                f"{name!r} was changed since the last step, in {p.dtype}, which this one would undo: it updates the "
+                "float32 copy. Change what Zero.state_dict() gives, and have Zero.load_state_dict() take it"
+            )
 
     def zero_grad(self) -> None:
         """Forget all gradients, also of passes that no step() has used."""

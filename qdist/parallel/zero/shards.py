@@ -151,8 +151,10 @@ class Unit(Bucket):
         self.own = rows[comm.rank].astype(self.dtype) if self.full is None else self.full[comm.rank]
         self.master = self.own if self.master_dtype == self.dtype else rows[comm.rank].astype(self.master_dtype)
         self.pieces = self._cut(comm.rank)
+        self._published: list[int] = []
         if keep:
             self._show(self.full)
+            self._note()
         else:
             for p in parameters:
                 _make_sharded(p, self)
@@ -251,10 +253,20 @@ class Unit(Bucket):
         for p in self.parameters:
             p._version.changed()
         if self.keep:
+            self._note()
             self.work = self.comm.all_gather(self.own, out=self.full, async_op=True)
         else:
             self.turn_away()
             self.release()
+
+    def _note(self) -> None:
+        self._published = [p.version for p in self.parameters]
+
+    def changed_by_others(self) -> list[Parameter]:
+        """Parameters whose half-precision values somebody has changed, which ``master`` knows nothing of."""
+        if self.master is self.own or not self.keep:
+            return []
+        return [p for p, version in zip(self.parameters, self._published) if p.version != version]
 
     def finish_publish(self) -> None:
         """Wait until every rank's part is here."""

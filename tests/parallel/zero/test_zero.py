@@ -13,7 +13,7 @@ from qdist import nn, optim, parallel
 from qdist.comm import counting_communicator
 from qdist.parallel import DataParallel, LossScale, Zero, auto
 from qdist.parallel.zero.shards import Unit
-from qdist.tensor import Tensor, manual_seed
+from qdist.tensor import Tensor, manual_seed, no_grad
 
 WIDTH = 64
 
@@ -307,6 +307,23 @@ def test_what_is_divided_is_neither_clipped_nor_updated_as_if_it_were_here(stage
     auto.shard_tensor(placed.weight, auto.ProcessMesh([0, 1], ["mp"], counting_communicator(2)), ["mp", None])
     with pytest.raises(ValueError, match=r"take parallel.auto.clip_grad_norm_\("):
         optim.clip_grad_norm_(placed.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("precision", [None, "float16"])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_change_of_a_parameter_is_kept_or_refused(stage: int, precision: str | None) -> None:
+    model = net(1)
+    sharded = Zero(model, optim.SGD(model.parameters(), lr=0.0), stage, counting_communicator(1), precision=precision)
+    before = sharded.state_dict()
+    with no_grad():
+        model[0].weight.mul_(0.5)
+    sharded.backward(sharded(rows()).mean())
+    if precision is not None:
+        with pytest.raises(ValueError, match=r"'0.weight' was changed since the last step, in float16"):
+            sharded.step()
+        sharded.load_state_dict({**before, "0.weight": before["0.weight"] * 0.5})
+    sharded.step()
+    np.testing.assert_allclose(sharded.state_dict()["0.weight"].numpy(), before["0.weight"].numpy() / 2, rtol=1e-3)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
