@@ -7,14 +7,14 @@ which measures at its end. In trajectories an outcome that no test needs is whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qdist.circuit import Circuit, CircuitError, Parameter, lowered
+from qdist.circuit import Circuit, CircuitError, Parameter, lowered, unitary_gate
 from qdist.circuit.channels import Channel
 from qdist.circuit.gates import GATES
 from qdist.circuit.instruction import Condition, Instruction
@@ -25,6 +25,8 @@ __all__ = ["Noisy"]
 
 _MOST_TESTED = 5
 """Qubits of a channel and classical bits that it depends on: together its superoperator has 16**n entries."""
+_MOST_PREPARED = 10
+"""Qubits that are initialised together in a state that is no product: by a matrix of 4**n entries."""
 _MEASURED = Channel("measure", 1, np.array([np.diag([1, 0]), np.diag([0, 1])], np.complex128), "")
 _RESET = Channel("reset", 1, np.array([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], np.complex128), "")
 
@@ -55,9 +57,12 @@ class Noisy:
         body, readings = split_final_measurements([i for i in known if i.gate.kind != "readout"])
         memory = _Memory(known, body, readings, recorded)
         kept: list[Instruction] = []
+        touched: set[int] = set()
         for number, given in enumerate(body):
             if not given.gate.is_directive:
-                kept += memory.deferred(number, _checked(given))
+                for instruction in _as_channels(given, touched):
+                    kept += memory.deferred(number, instruction)
+                touched.update(given.qubits)
         result = Circuit(memory.num_qubits, circuit.num_clbits).with_instructions(kept).with_order(circuit.parameters)
         shown = {**memory.qubits, **readings}
         return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, shown, memory.records, memory.flips)
@@ -174,13 +179,33 @@ def _named(qubits: tuple[int, ...]) -> str:
     return f"qubit{'s' if len(qubits) > 1 else ''} {', '.join(map(str, qubits))}"
 
 
-def _checked(instruction: Instruction) -> Instruction:
-    gate, qubits, *_ = instruction
-    if gate.kind == "initialize":
+def _as_channels(instruction: Instruction, touched: Set[int]) -> list[Instruction]:
+    """A reset as a channel; what is initialised is reset where something has happened to it, and then turned."""
+    gate, qubits, *_, condition = instruction
+    if gate.kind == "reset":
+        return [instruction._replace(gate=_RESET)]
+    if gate.kind != "initialize":
+        return [instruction]
+    found = [Instruction(_RESET, (q,), condition=condition) for q in qubits if q in touched]
+    if isinstance(gate.data, int):
+        ones = [q for k, q in enumerate(qubits) if gate.data >> k & 1]
+        return found + [Instruction(GATES["x"], (q,), condition=condition) for q in ones]
+    if gate.data.ndim == 2:
+        pairs = zip(gate.data, qubits)
+        return found + [Instruction(unitary_gate(_from_zero(pair)), (q,), condition=condition) for pair, q in pairs]
+    if len(qubits) > _MOST_PREPARED:
         raise CircuitError(
-            f"{_named(qubits)} is initialised, and noisy circuits start from |0...0>: prepare the state with gates"
+            f"{_named(qubits)} are initialised together, which under noise is a matrix on {len(qubits)} qubits: at "
+            f"most {_MOST_PREPARED}; prepare the state with gates"
         )
-    return instruction._replace(gate=_RESET) if gate.kind == "reset" else instruction
+    return [*found, Instruction(unitary_gate(_from_zero(gate.data)), qubits, condition=condition)]
+
+
+def _from_zero(state: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """A unitary matrix that takes |0...0> to the state, up to a phase."""
+    columns = np.eye(len(state), dtype=np.complex128)
+    columns[:, 0] = state
+    return np.linalg.qr(columns)[0]
 
 
 def _flips(circuit: Circuit) -> NDArray[np.float64] | None:

@@ -1,5 +1,7 @@
 """Density matrices by Kraus operators in plain NumPy, which share nothing with what they check but gates' matrices."""
 
+import functools
+
 import numpy as np
 
 import qdist as qd
@@ -24,6 +26,12 @@ def evolved(rho: np.ndarray, instruction: Instruction, n: int) -> np.ndarray:
         return rho
     if gate.kind == "reset":
         operators = [np.array([[1, 0], [0, 0]]), np.array([[0, 1], [0, 0]])]
+    elif gate.kind == "initialize":
+        size = 2 ** len(qubits)
+        vector = np.eye(size)[gate.data] if isinstance(gate.data, int) else gate.data
+        if vector.ndim == 2:
+            vector = functools.reduce(np.kron, gate.data[::-1])
+        operators = [np.outer(vector, row) for row in np.eye(size)]
     else:
         operators = gate.data if gate.kind == "channel" else [gate.matrix(*angles)]
     whole = [embedded(operator, qubits, n) for operator in operators]

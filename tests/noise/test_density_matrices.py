@@ -187,7 +187,7 @@ def test_mistyped_arguments_name_the_right_one() -> None:
 @pytest.mark.parametrize(
     ("circuit", "message"),
     [
-        (qd.Circuit(1).initialize([0.6, 0.8], 0), "noisy circuits start from"),
+        (qd.Circuit(11).initialize(np.eye(2**11)[5]), "are initialised together, which under noise is a matrix on 11"),
         (qd.Circuit(1).readout_error(0.1, 0).readout_error(0.1, 0), "qubit 0 has two readout errors"),
     ],
 )

@@ -95,6 +95,27 @@ def test_gradients_go_through_branches(device: str) -> None:
 
 
 @pytest.mark.parametrize("noise", ["kraus", "pauli"])
+def test_states_are_prepared_at_the_beginning_and_in_the_middle(noise: str, device: str) -> None:
+    rng = np.random.default_rng(5)
+    state = rng.normal(size=4) + 1j * rng.normal(size=4)
+    state /= np.linalg.norm(state)
+    circuit = qd.Circuit(3, 1).initialize(state, [2, 0]).initialize([0, 1j], 1).rx(0.4, [0, 1])
+    circuit.amplitude_damping(0.2, 0) if noise == "kraus" else circuit.depolarizing(0.2, 0, 1)
+    whole = qd.Circuit(3).initialize(2, [0, 1]).ry(0.3, 0).bit_flip(0.1, 1)
+    circuit.cx(0, 2).measure(2, 0).initialize([[0.6, 0.8], [0.8j, -0.6]], [1, 2]).cx(2, 0)
+    with circuit.if_(0, 1):
+        circuit.initialize(state[::-1], [1, 0])
+    for one in (circuit, whole):
+        rho = sum(outcomes(one).values())
+        found = qd.noise.compile(one, method="density_matrix", dtype="complex128", device=device)
+        np.testing.assert_allclose(found.density_matrix(), rho, atol=1e-12)
+        observable = qd.PauliSum({"Z0 Z1": 1.0, "X2": 0.6, "Y1 Z2": -0.4})
+        mean = qd.noise.compile(one, device=device).expectation(observable, shots=4000, seed=2)
+        # Four standard errors: 1 in 16,000 seeds would fail.
+        assert abs(mean - values_of(one, observable, None)) < 4 * mean.standard_error
+
+
+@pytest.mark.parametrize("noise", ["kraus", "pauli"])
 def test_outcomes_that_nothing_tests_are_counted_too(noise: str, device: str) -> None:
     # Two bits are written twice, on other qubits; bit 2 is tested, and bit 4 is measured again at the end.
     circuit = qd.Circuit(3, 5).h([0, 1]).ry(0.4, 2).depolarizing(0.1, 0, 1).readout_error([0.1, 0.2], 1)
