@@ -16,9 +16,10 @@ from qdist.parallel.loss_terms import Loss, global_mean, loss_terms
 from qdist.parallel.replica.buckets import Bucket, agree_on_use, broadcast
 from qdist.parallel.replica.row_share import RowShare, Share
 from qdist.parallel.replica.shared_circuits import amplitude_groups, check_circuits
+from qdist.parallel.replica.sync_batch_norm import SyncBatchNorm
 from qdist.tensor import Tensor, after_backward, random
 from qdist.tensor.arrays import is_array, module_of
-from qdist.tensor.autograd import mode
+from qdist.tensor.autograd import accumulates, mode
 
 __all__ = ["Replica", "check_same_model"]
 
@@ -210,8 +211,22 @@ class Replica(Module):
             self._combine()
 
     def _settle_share(self) -> None:
-        if self._share is not None:
-            self._share.settle()
+        if self._share is None:
+            return
+        if isinstance(self._share, RowShare) and self.reduction == "mean":
+            self._check_statistics(self._share.weight)
+        self._share.settle()
+
+    def _check_statistics(self, weight: float) -> None:
+        """Gradients through statistics that ranks share have been added up before anybody weighted them."""
+        if np.isclose(weight, 1.0, rtol=1e-9) or not accumulates():
+            return
+        if any(isinstance(m, SyncBatchNorm) and m.training and m.comm is self.comm for m in self.module.modules()):
+            raise ValueError(
+                "the loss is a mean over different shares of the batch on different ranks, and SyncBatchNorm has added "
+                "their gradients up as if the shares were equal: give model.loss(loss, output, targets), which is the "
+                "whole batch's, or equally many rows to all ranks"
+            )
 
     def _combine(self) -> None:
         """Send what is not sent yet and take what the others sent."""

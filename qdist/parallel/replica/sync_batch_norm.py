@@ -25,7 +25,8 @@ class SyncBatchNorm(BatchNorm2d):
         comm: the ranks that share the batch, mesh["dp"]; all when not given.
 
     Ranks exchange gradients within the backward pass, so their losses need the same scale: `parallelize` and
-    `DataParallel.loss` see to it; plain means do where ranks have equally many rows. Collective while training.
+    `DataParallel.loss` see to it; plain means do where ranks have equally many rows, and are refused where they have
+    not. Collective while training.
     """
 
     def __init__(

@@ -671,6 +671,10 @@ def test_batch_norm_over_all_ranks_is_that_of_one_process(comm, way: str) -> Non
             update.step()
             losses.append(value.item())
         state = models.state_of(model)
+        with pytest.raises(ValueError, match=r"SyncBatchNorm has added their gradients up.*give model.loss\("):
+            nn.CrossEntropyLoss()(model(x), y).backward()
+        even = slice(0, 4)
+        nn.CrossEntropyLoss()(model(x[even]), y[even]).backward()
     np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
     assert_same(state, want.parameters)
 
