@@ -1,6 +1,8 @@
-"""The operators as torch.autograd.Functions, which torch.func's transforms go through: grad, jacrev and vmap, nested.
+"""The operators as torch.autograd.Functions, which torch.func's transforms go through: grad, jacrev, vmap, jvp, jacfwd
+and hessian, nested.
 
-vmap folds its dimension into the batch: one call of the operator, whatever is vmapped.
+Dynamo compiles no Function that has a forward derivative, so those are classes of their own, for all that is not
+compiled. vmap folds its dimension into the batch: one call of the operator, whatever is vmapped.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import operators
 from .arrays import DTYPES
@@ -24,7 +27,8 @@ def run(x: Tensor, weights: Tensor, handle: str) -> Tensor:
     if torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         # Dynamo takes what a transform differentiates by for constant: gradients would be zeros, and nothing raise.
         raise RuntimeError(NOT_TRACED)
-    return _Circuit.apply(x, weights, handle)  # type: ignore[no-any-return]
+    function = _Circuit if torch.compiler.is_compiling() else _BothWays
+    return function.apply(x, weights, handle)  # type: ignore[no-any-return]
 
 
 def run_number(params: Tensor, handle: str) -> Tensor | None:
@@ -49,7 +53,7 @@ _PLAIN = {Tensor, torch.nn.Parameter}
 def _is_plain(*tensors: Tensor) -> bool:
     """Whether nothing but the numbers matters: no tracing, no transform. Then the dispatcher, which takes longer than a
     small circuit, is left out."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return False
     for tensor in tensors:
         if type(tensor) not in _PLAIN:
@@ -149,10 +153,86 @@ class _CircuitVjp(torch.autograd.Function):
         rows = front.shape[1]
         each, shared = _of_each(weights, in_dims[1], size, rows)
         inner = _folded(_front(g, in_dims[2], size))
-        first, second = _CircuitVjp.apply(_folded(front), each, inner, handle, by_x, by_weights)  # type: ignore[misc]
+        function = _CircuitVjp if torch.compiler.is_compiling() else _VjpBothWays
+        first, second = function.apply(_folded(front), each, inner, handle, by_x, by_weights)  # type: ignore[misc]
         first = _unfolded(first, size, rows) if by_x else first.expand(size, 0)
         second = _summed(second, size, rows, shared) if by_weights else second.expand(size, 0)
         return (first, second), (0, 0)
+
+
+class _BothWays(_Circuit):
+    """_Circuit, also differentiated forward."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operators.keep(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:2])
+        ctx.width = output.shape[-1]
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dweights: Tensor | None, _: None) -> Any:  # type: ignore[override]
+        x, weights = ctx.saved_tensors
+        tangents = _tangents(x, weights, dx, dweights)
+        function = _Jvp.forward if _is_batch_alone(*tangents) else _Jvp.apply
+        return function(x, weights, *tangents, ctx.handle, ctx.width)
+
+
+class _VjpBothWays(_CircuitVjp):
+    """_CircuitVjp, also differentiated forward: what torch.func.hessian does."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operators.keep_vjp(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:3])
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dweights: Tensor | None, dg: Tensor | None, *_: None) -> Any:  # type: ignore[override]
+        x, weights, g = ctx.saved_tensors
+        # The vjp is linear in g.
+        by_g = (0.0, 0.0) if dg is None else _vjp(x, weights, dg, ctx.handle, True, True)
+        x, weights, g = _Last.apply(x, weights, g)  # type: ignore[misc]
+        _, *second = _second(x, weights, g, *_tangents(x, weights, dx, dweights), ctx.handle)
+        found = [one + part for one, part in zip(second, by_g)]
+        return tuple(one if asked else one.new_empty(0) for one, asked in zip(found, (ctx.by_x, ctx.by_weights)))
+
+
+class _Jvp(torch.autograd.Function):
+    """The changes of the outputs along dx and dweights."""
+
+    @staticmethod
+    def forward(x: Tensor, weights: Tensor, dx: Tensor, dweights: Tensor, handle: str, width: int) -> Tensor:
+        return operators.circuit_second(x, weights, x.new_zeros(len(x), width), dx, dweights, handle)[0]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *tensors, ctx.handle, _ = inputs
+        ctx.circuit = operators.found(ctx.handle)
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+        x, weights, dx, dweights = ctx.saved_tensors
+        by_tangents = _vjp(x, weights, g, ctx.handle, True, True)
+        if torch.is_grad_enabled():
+            x, weights, g = _Last.apply(x, weights, g)  # type: ignore[misc]
+        _, by_x, by_weights = _second(x, weights, g, dx, dweights, ctx.handle)
+        return by_x, by_weights, *by_tangents, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:  # type: ignore[override]
+        raise RuntimeError(operators.NO_FORWARD_TWICE)
+
+    @staticmethod
+    def vmap(  # type: ignore[override]
+        info: Any, in_dims: Any, x: Tensor, weights: Tensor, dx: Tensor, dweights: Tensor, handle: str, width: int
+    ) -> Any:
+        size = info.batch_size
+        front, along_x = _front(x, in_dims[0], size), _front(dx, in_dims[2], size)
+        rows = front.shape[1]
+        (each, _), (along, _) = (
+            _of_each(w, dim, size, rows) for w, dim in ((weights, in_dims[1]), (dweights, in_dims[3]))
+        )
+        return _unfolded(_Jvp.apply(_folded(front), each, _folded(along_x), along, handle, width), size, rows), 0  # type: ignore[misc]
 
 
 class _CircuitSecond(torch.autograd.Function):
@@ -180,6 +260,10 @@ class _CircuitSecond(torch.autograd.Function):
         return None, None, None, *found, None
 
     @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:  # type: ignore[override]
+        raise RuntimeError(operators.NO_THIRD)
+
+    @staticmethod
     def vmap(  # type: ignore[override]
         info: Any, in_dims: Any, x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str
     ) -> Any:
@@ -195,13 +279,19 @@ class _CircuitSecond(torch.autograd.Function):
 
 
 def _vjp(x: Tensor, weights: Tensor, g: Tensor, handle: str, by_x: bool, by_weights: bool) -> Any:
-    function = operators.circuit_vjp if _is_batch_alone(g) else _CircuitVjp.apply
-    return function(x, weights, g, handle, by_x, by_weights)
+    if _is_batch_alone(g):
+        return operators.circuit_vjp(x, weights, g, handle, by_x, by_weights)
+    function = _CircuitVjp if torch.compiler.is_compiling() else _VjpBothWays
+    return function.apply(x, weights, g, handle, by_x, by_weights)  # type: ignore[no-untyped-call]
 
 
 def _second(x: Tensor, weights: Tensor, g: Tensor, dx: Tensor, dweights: Tensor, handle: str) -> Any:
     function = operators.circuit_second if _is_batch_alone(g, dx, dweights) else _CircuitSecond.apply
     return function(x, weights, g, dx, dweights, handle)
+
+
+def _tangents(x: Tensor, weights: Tensor, dx: Tensor | None, dweights: Tensor | None) -> tuple[Tensor, Tensor]:
+    return torch.zeros_like(x) if dx is None else dx, torch.zeros_like(weights) if dweights is None else dweights
 
 
 def _is_batch_alone(*tensors: Tensor) -> bool:
@@ -227,6 +317,10 @@ class _Last(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        raise RuntimeError(operators.NO_THIRD)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:  # type: ignore[override]
         raise RuntimeError(operators.NO_THIRD)
 
 

@@ -35,8 +35,9 @@ class QuantumLayer(torch.nn.Module):
         initial: the weights to start from; uniform in [0, 2 pi) from torch's generator when not given.
         frozen: values of weights that are not trained, {Parameter, ParameterVector or name: value}.
 
-    First and second derivatives are exact; those of higher order raise RuntimeError. Works under torch.compile
-    (fullgraph=True), torch.func's grad, vmap and jacrev, DistributedDataParallel and torch.save. What calls torch.func
+    First and second derivatives are exact, also with one of them forward (torch.func.jvp, jacfwd, hessian); those of
+    higher order raise RuntimeError. Works under torch.compile (fullgraph=True), torch.func's transforms,
+    DistributedDataParallel and torch.save. What calls torch.func
     is not compiled: put torch.compiler.disable around it, as torch 2.13 traces no custom operator through both.
     Raises CircuitError and StateError as ``qdist.nn.QuantumLayer`` does.
 

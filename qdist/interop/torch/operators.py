@@ -156,6 +156,11 @@ NO_THIRD = (
     "again, or leave create_graph=True out of the second backward"
 )
 
+NO_FORWARD_TWICE = (
+    "circuits are differentiated twice at most, and forward once: take jacrev in the place of the inner jacfwd or jvp, "
+    "as torch.func.hessian does"
+)
+
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Saves what the vjp takes."""

@@ -201,6 +201,56 @@ def test_transforms_are_one_batch(monkeypatch) -> None:
     torch.testing.assert_close(both[0], hessian)
 
 
+def test_forward_derivatives_and_hessians_of_torch_func() -> None:
+    """torch.func.hessian differentiates a reverse derivative forward; the reference does so backwards twice."""
+    layer = layer_of(2)
+    (x, w), call, func = values_of(layer, 2), function_of(layer), torch.func
+    assert torch.autograd.gradcheck(call, (x, w), check_forward_ad=True, check_batched_forward_grad=True)
+    assert torch.autograd.gradgradcheck(call, (x, w), check_fwd_over_rev=True)
+    x, w = x.detach(), w.detach()
+
+    def loss(row, weights):
+        return (call(row[None], weights) ** 2).sum()
+
+    for k in range(2):
+        torch.testing.assert_close(func.jacfwd(call, k)(x, w), func.jacrev(call, k)(x, w))
+        want = torch.autograd.functional.hessian(lambda *given: loss(*given), (x[0], w))[k][k]
+        assert want.abs().max() > 0.1
+        ways = [func.hessian(loss, k), func.jacrev(func.jacfwd(loss, k), k), func.jacfwd(func.jacrev(loss, k), k)]
+        for hessian in ways:
+            torch.testing.assert_close(hessian(x[0], w), want)
+    each = func.vmap(func.hessian(loss, 1), (0, None))(x, w)
+    torch.testing.assert_close(each, torch.stack([func.hessian(loss, 1)(row, w) for row in x]))
+
+
+def test_dual_numbers_go_through_functions_of_programs() -> None:
+    circuit, _, _ = random_circuit(0)
+    program = qd.compile(circuit)
+    params = torch.linspace(-1, 1, len(circuit.parameters), dtype=DOUBLE)
+    along = torch.cos(3 * params)
+    for given in (params, params.clone().requires_grad_()):
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(given, along)
+            change = torch.autograd.forward_ad.unpack_dual(expectation(program, "Z0", dual)).tangent
+        gradient = program.value_and_grad("Z0", params.numpy())[1]
+        assert change.item() == pytest.approx(along.numpy() @ gradient, abs=1e-6)
+
+
+def test_what_torch_func_cannot_have_of_a_circuit_is_refused() -> None:
+    layer = layer_of(1)
+    (x, w), call, func = values_of(layer, 1), function_of(layer), torch.func
+    x, w = x.detach(), w.detach()
+
+    def loss(weights):
+        return (call(x, weights) ** 2).sum()
+
+    with pytest.raises(RuntimeError, match="forward once: take jacrev in the place of the inner jacfwd"):
+        func.jacfwd(func.jacfwd(loss))(w)
+    for third in (func.jacrev(func.hessian(loss)), func.jacrev(func.jacrev(func.jacfwd(loss)))):
+        with pytest.raises(RuntimeError, match="this asks for a third"):
+            third(w)
+
+
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_vectorized_jacobians_and_hessians(rows: int) -> None:
