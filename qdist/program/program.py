@@ -73,6 +73,12 @@ class Program(Runner):
         self._bits = PerThread((0,) * circuit.num_clbits)
         self._draws = source.draws
 
+    def __repr__(self) -> str:
+        counts = (self.num_qubits, "qubit"), (self.circuit.num_parameters, "parameter")
+        numbers = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
+        ranks = f"on {self.comm.size} ranks, " if self.comm is not None and self.comm.size > 1 else ""
+        return f"<Program of {numbers}, {self.dtype}, {ranks}{self.device}>"
+
     def __deepcopy__(self, memo: Any) -> Program:
         return _compiled(self.circuit, self.comm, self.device, self.dtype, self.source.levels, self.source.schedule)
 

@@ -232,6 +232,13 @@ def test_missing_parameters_and_wrong_arguments_are_refused() -> None:
         qd.compile(circuit, comm=qd.comm.counting_communicator(4))
 
 
+def test_a_program_says_what_it_is() -> None:
+    a = qd.Parameter("a")
+    assert repr(qd.compile(qd.Circuit(1).rx(a, 0), device="cpu")) == "<Program of 1 qubit, 1 parameter, complex64, cpu>"
+    shared = qd.compile(qd.Circuit(8), dtype="complex128", comm=qd.comm.counting_communicator(2), device="cpu")
+    assert repr(shared) == "<Program of 8 qubits, 0 parameters, complex128, on 2 ranks, cpu>"
+
+
 def test_states_too_large_are_refused_with_what_would_do() -> None:
     with pytest.raises(MemoryError, match="ranks would do"):
         qd.simulate(qd.Circuit(45).h(0))
