@@ -294,9 +294,24 @@ class Circuit(CircuitBuilder):
         return result
 
     def with_order(self, parameters: Sequence[Parameter]) -> Circuit:
-        """A copy whose `parameters` are these, in this order: all that it uses, and maybe others."""
-        named = {parameter.name: parameter for parameter in parameters}
-        return self._copy(list(self._instructions), named)
+        """A copy whose `parameters` are these, in this order: all that it uses, and maybe others.
+
+        Raises CircuitError where one that it uses is missing, and where elements of a ParameterVector do not stand
+        together, by index.
+        """
+        wanted = list(parameters)
+        known = set(wanted)
+        missing = [parameter.name for parameter in self._named.values() if parameter not in known]
+        if missing:
+            raise CircuitError(f"with_order: the circuit uses {', '.join(missing)}, which the order lacks")
+        result = self._copy(list(self._instructions), {parameter.name: parameter for parameter in wanted})
+        if list(result.parameters) != wanted:
+            names = ", ".join(parameter.name for parameter in wanted)
+            raise CircuitError(
+                f"with_order: {names}: each parameter comes once, and the elements of a ParameterVector stand "
+                "together, by index; take Parameters of their own for another order"
+            )
+        return result
 
     def to_gate(self, name: str | None = None) -> Gate:
         """This circuit as a gate of its own, whose angles are the circuit's parameters in their order.

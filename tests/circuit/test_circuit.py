@@ -183,6 +183,21 @@ def test_two_parameters_of_one_name_are_refused() -> None:
     assert len(circuit) == 1
 
 
+def test_parameters_come_in_the_order_that_is_given_or_it_is_refused() -> None:
+    a, b, v = Parameter("a"), Parameter("b"), ParameterVector("v", 2)
+    circuit = Circuit(1).rx(a, 0).rz(v[0], 0).ry(b, 0).rz(v[1], 0)
+    wanted = (v[0], v[1], Parameter("c"), b, a)
+    ordered = circuit.with_order(wanted)
+    assert ordered.parameters == wanted
+    values = {"a": 0.1, "b": 0.2, "v": [0.3, 0.4]}
+    np.testing.assert_allclose(ordered.to_matrix([0.3, 0.4, 9.0, 0.2, 0.1]), circuit.to_matrix(values), atol=1e-15)
+    with pytest.raises(CircuitError, match=r"the circuit uses b, v\[1\], which the order lacks"):
+        circuit.with_order([a, v[0]])
+    for order in ([v[1], v[0], a, b], [v[0], a, v[1], b], [a, a, b, *v]):
+        with pytest.raises(CircuitError, match="each parameter comes once, and the elements of a ParameterVector"):
+            circuit.with_order(order)
+
+
 def test_measure_all_uses_equal_numbers_and_overwrites_nothing() -> None:
     assert Circuit(2).measure_all() == Circuit(2, 2).measure(0, 0).measure(1, 1)
     assert Circuit(2, 3).measure_all() == Circuit(2, 3).measure(0, 0).measure(1, 1)
