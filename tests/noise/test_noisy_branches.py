@@ -6,6 +6,7 @@ from kraus_reference import outcomes
 
 import qdist as qd
 from qdist.circuit import CircuitError
+from qdist.noise import jump_rows
 
 METHODS = ("trajectories", "density_matrix")
 
@@ -133,6 +134,23 @@ def test_outcomes_that_nothing_tests_are_counted_too(noise: str, device: str) ->
     assert len(likely) == 16
     # Chi squared of 15 degrees of freedom is below 44.3 for all but 1 in 10,000 seeds.
     assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 44.3
+
+
+def test_rows_and_tree_have_the_same_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit = qd.Circuit(4, 6).h(range(4)).amplitude_damping(0.2, range(4)).readout_error(0.1, 1)
+    circuit.measure([0, 1, 2], [0, 3, 1]).rx(0.7, [0, 1]).cx(1, 2).depolarizing(0.2, 2, 3).measure([1, 2], [1, 4])
+    with circuit.if_([4, 3], 1):
+        circuit.h(3)
+    circuit.ry(0.3, [1, 2]).measure(3, 5)
+    in_rows = qd.noise.compile(circuit, dtype="complex128", device="cpu")
+    monkeypatch.setattr(jump_rows, "fits", lambda programs: False)
+    one_by_one = qd.noise.compile(circuit, dtype="complex128", device="cpu")
+    assert in_rows._drawn._in_rows
+    assert not one_by_one._drawn._in_rows
+    for seed in range(3):
+        counts = in_rows.counts(200, seed=seed)
+        assert counts == one_by_one.counts(200, seed=seed)
+        assert len(counts) > 10
 
 
 def test_records_of_many_rounds_take_no_more_qubits() -> None:
