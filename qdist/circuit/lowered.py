@@ -213,12 +213,16 @@ def _slope(gate: Gate, angles: NDArray[np.float64], k: int) -> NDArray[np.float6
 
 
 def _each_row(xp: Any, arguments: Sequence[Column], function: Any) -> list[Column]:
-    """A function of an array of numbers, which gives several, for each row: on the host, whose matrix the gate has."""
+    """A function of an array of numbers, which gives several, for each row: on the host, whose matrix the gate has. Nan
+    where a number is not finite, which Functions refuses by name."""
     there = [a.get() if hasattr(a, "get") else np.asarray(a, np.float64) for a in arguments]
     columns = np.broadcast_arrays(*there)
-    rows = np.array([function(row) for row in np.stack([c.reshape(-1) for c in columns], axis=1)])
+    given, usual = np.stack([c.reshape(-1) for c in columns], axis=1), 0.3 + 0.4 * np.arange(len(arguments))
+    finite = np.isfinite(given).all(axis=1)
+    rows = np.array([function(row) for row in np.where(finite[:, None], given, usual)])
     if not len(rows):
-        rows = np.zeros((0, len(function(0.3 + 0.4 * np.arange(len(arguments))))))
+        rows = np.zeros((0, len(function(usual))))
+    rows[~finite] = np.nan
     return [xp.asarray(column.reshape(columns[0].shape)) for column in rows.T]
 
 

@@ -301,3 +301,18 @@ def test_ansatze_with_names_compose() -> None:
 def test_a_generator_is_an_array_of_numbers():
     with pytest.raises(CircuitError, match="the generator of g must be an array of numbers; got 'XX'"):
         generator_gate("g", "XX")
+
+
+def test_angles_of_own_gates_that_are_not_finite_name_the_parameter() -> None:
+    b = qd.Parameter("b")
+    gate = qd.matrix_gate(
+        "mine", lambda t: np.diag([1, np.exp(1j * t)]), lambda k, t: np.diag([0, 1j * np.exp(1j * t)])
+    )
+    program = qd.compile(qd.Circuit(1).h(0).append(gate, [0], [np.sqrt(b)]), dtype="complex128")
+    assert abs(program.expectation("X0", [4.0]) - np.cos(2)) < 1e-14
+    message = r"mine\(sqrt\(b\)\)\[\d\] is not a finite number for b = -1"
+    for use in (program.run, lambda x: program.value_and_grad("X0", x)):
+        with pytest.raises(CircuitError, match=message):
+            use([-1.0])
+    with pytest.raises(CircuitError, match=message + " in row 1"):
+        program.run_batch([[1.0], [-1.0]])
