@@ -76,22 +76,29 @@ class Interpreter:
                 amplitudes *= self._factor(turn)[:, None]
             if step + 1 < stage.num_phases:
                 own = slots[:, 1, None] ^ span(phase["store"][:registers])[None, :]
-                assert len(np.unique(own)) == own.size
-                if self.tables.shape.pairs_up:
-                    even, odd = np.split(own, 2, axis=1)
-                    assert not (even & 1).any()
-                    np.testing.assert_array_equal(even + 1, odd)
-                if not phase["exclusive"]:
-                    # Without a barrier in between a thread may write only what it has read itself.
-                    read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
-                    np.testing.assert_array_equal(read, own)
+                if base == 0:  # All tiles have the same places.
+                    self._check_places(phase, slots, own)
                 for tile, amplitudes in zip(shared, states):
                     tile[own] = amplitudes
         at = index(store, stage.store_flips)
         inside = at < len(shards[0])
-        assert len(np.unique(at)) == at.size
+        if base == 0:  # Where they differ, it is by the same flips of all.
+            assert len(np.unique(at)) == at.size
         for shard, amplitudes in zip(shards, states):
             shard[at[inside]] = amplitudes[inside]
+
+    def _check_places(self, phase: Any, slots: np.ndarray, own: np.ndarray) -> None:
+        """Threads write different places of the tile, pairs where the kernel does, and not what others still read."""
+        registers = self.tables.shape.registers
+        assert len(np.unique(own)) == own.size
+        if self.tables.shape.pairs_up:
+            even, odd = np.split(own, 2, axis=1)
+            assert not (even & 1).any()
+            np.testing.assert_array_equal(even + 1, odd)
+        if not phase["exclusive"]:
+            # Without a barrier in between a thread may write only what it has read itself.
+            read = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :]
+            np.testing.assert_array_equal(read, own)
 
     def _sum(self, number: int, op: Any, states: list[np.ndarray], where: int) -> None:
         """What an operation sums over the states before it changes them."""
@@ -122,7 +129,7 @@ class Interpreter:
 
     def _read(self, phase: Any, slots: np.ndarray, shared: np.ndarray, where: int) -> np.ndarray:
         registers = self.tables.shape.registers
-        lists = self.arrays["lists"][phase["special"] :].view(np.uint32).astype(object)
+        lists = self.arrays["lists"][phase["special"] :].view(np.uint32)
         if phase["mode"] == MODES["shared"]:
             flip = self._flipped(phase["first_flip"], phase["end_flip"], where)
             places = slots[:, 0, None] ^ span(phase["load"][:registers])[None, :] ^ flip
@@ -250,7 +257,9 @@ class Interpreter:
         """Of Pauli rotations with the same flips: the four numbers of each amplitude's pattern, what is flipped, and
         whether Ys are odd."""
         shape, what = self.tables.shape, int(op["far_value"]) & 255
-        first, count, *masks = self.arrays["lists"][int(op["far_mask"]) :].view(np.uint32).tolist()[: 2 + 3 * PARITIES]
+        begin = int(op["far_mask"])
+        listed = self.arrays["lists"][begin : begin + 2 + 3 * PARITIES].view(np.uint32)
+        first, count, *masks = listed.tolist()
         patterns = np.full(len(thread), first)
         for j in range(count):
             threads, low, high = masks[3 * j : 3 * j + 3]
