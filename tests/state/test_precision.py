@@ -149,7 +149,7 @@ LONG = {
     "second-order Trotter steps in single precision": (second_order(12, 12), 1.0),
     "second-order Trotter steps": (second_order(12, 40), 1.0),
     "QAOA": (qaoa(13, 20), 1.0),
-    "20,000 gates": (layers(5, 20_000, 200), 3.0),
+    "10,000 gates": (layers(5, 10_000, 200), 3.0),
     "layers": (layers(12, 2000, 100), 3.0),
     "few scrambling layers": (scrambling(12, 4), 3.0),
     "scrambling layers in single precision": (scrambling(12, 7), 3.0),
@@ -291,7 +291,7 @@ def test_values_of_circuits_of_medium_length_are_computed_in_single_precision_an
 
 def test_states_in_complex64_of_programs_in_double_are_rounded_states() -> None:
     """Small tiles, whole states, batches, and states that are given: all are rounded once a stage at most."""
-    circuit = layers(6, 12000, 20)
+    circuit = layers(6, 3000, 20)
     theta = np.random.default_rng(6).uniform(-3, 3, (3, 20))
     program, double = qd.compile(circuit), qd.compile(circuit, dtype="complex128")
     assert program.plan.in_double
