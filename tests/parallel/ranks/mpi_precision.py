@@ -167,8 +167,15 @@ def test_checkpoints_keep_master_weights(comm: Communicator, folder: Path, half:
     np.testing.assert_allclose(train(whole), train(sharded), rtol=SAME[half])
 
 
-@pytest.mark.parametrize("half", HALVES)
-@pytest.mark.parametrize("zero", [0, 1, 3])
+# The parts of ZeRO in bfloat16 are as those in float16, and as the checkpoints' above.
+@pytest.mark.parametrize(
+    ("half", "zero"),
+    [
+        *[("float16", zero) for zero in (0, 1, 3)],
+        pytest.param("bfloat16", 0, marks=needs_bfloat16),
+        *[pytest.param("bfloat16", zero, marks=[needs_bfloat16, pytest.mark.thorough]) for zero in (1, 3)],
+    ],
+)
 def test_what_is_not_trained_keeps_its_own_values(comm: Communicator, folder: Path, half: str, zero: int) -> None:
     """The model has it in half precision, states and files as it was; and what is loaded in its place."""
 
