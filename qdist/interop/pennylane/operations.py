@@ -22,6 +22,8 @@ from .gates import FIXED, RULES, Part, controlled, inverse
 __all__ = [
     "all_in_table",
     "amplitudes_of",
+    "decomposition",
+    "forgets_control_values",
     "gives_amplitudes",
     "is_amplitudes",
     "is_native",
@@ -59,6 +61,21 @@ def is_native(op: Operator) -> bool:
         return False  # Where it is the first operation, nobody asks.
     small = len(op.wires) <= MOST_MATRIX_WIRES
     return small and (isinstance(op, _BY_MATRIX) or (op.has_matrix and not op.has_decomposition))
+
+
+def decomposition(op: Operator) -> list[Operator]:
+    """What an operation is made of that is not left as it is."""
+    if isinstance(op, Controlled) and forgets_control_values(op):
+        return [Controlled(op.base, op.control_wires, op.control_values, op.work_wires)]
+    return op.decomposition()
+
+
+def forgets_control_values(op: Operator) -> bool:
+    """Whether PennyLane, where it binds new parameters (those of one row of a batch, or NumPy's numbers for a
+    framework's), makes another operation of it, whose controls are all 1."""
+    if isinstance(op, Adjoint):
+        return forgets_control_values(op.base)
+    return isinstance(op, qml.ControlledQubitUnitary) and not all(op.control_values)
 
 
 def is_amplitudes(op: Operator) -> bool:

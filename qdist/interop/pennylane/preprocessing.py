@@ -55,7 +55,9 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bo
     accepted = partial(_accepted, allow_mcms=not deferred, adjoint=adjoint)
     if wires is None:
         program.add_transform(_name_all_wires_where_none_are_named, accepted=accepted, allow_resets=not deferred)
-    program.add_transform(decompose, stopping_condition=accepted, device_wires=wires, name=NAME)
+    program.add_transform(
+        decompose, stopping_condition=accepted, decomposer=operations.decomposition, device_wires=wires, name=NAME
+    )
     program.add_transform(device_resolve_dynamic_wires, wires=wires, allow_resets=not deferred)
     program.add_transform(validate_device_wires, wires, name=NAME)
     program.add_transform(
@@ -84,7 +86,7 @@ def _accepted(op: Operator, allow_mcms: bool, adjoint: bool) -> bool:
         return True
     if adjoint and operations.num_angles(op) == 0 and any(qml.math.requires_grad(datum) for datum in op.data):
         return False  # A matrix is differentiated through the angles that it is made of.
-    return operations.is_native(op)
+    return operations.is_native(op) and not operations.forgets_control_values(op)
 
 
 @transform

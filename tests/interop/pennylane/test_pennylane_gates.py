@@ -6,7 +6,7 @@ import pytest
 qml = pytest.importorskip("pennylane")
 
 from qdist.circuit import Circuit, Parameter  # noqa: E402
-from qdist.interop.pennylane import operations  # noqa: E402
+from qdist.interop.pennylane import QdistQubit, operations  # noqa: E402
 from qdist.interop.pennylane.gates import FIXED, RULES  # noqa: E402
 from qdist.state import reference  # noqa: E402
 
@@ -97,6 +97,40 @@ def test_operations_given_by_a_matrix(kind):
     for one in [op, qml.adjoint(op, lazy=True), qml.ctrl(op, control="c", control_values=[0])]:
         assert operations.is_native(one)
         np.testing.assert_allclose(matrix(one), qml.matrix(one, wire_order=one.wires), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "made", [lambda u: u, lambda u: qml.numpy.array(u, requires_grad=False)], ids=["numpy", "autograd"]
+)
+def test_controls_that_are_zero_of_batches_of_matrices_and_of_other_frameworks(made):
+    """PennyLane makes all controls 1 where it binds new parameters to a ControlledQubitUnitary."""
+    rng = np.random.default_rng(4)
+    dense = np.linalg.qr(rng.normal(size=(2, 4, 4)) + 1j * rng.normal(size=(2, 4, 4)))[0]
+
+    def circuit(u):
+        qml.RY(0.3, 2)
+        qml.RX(1.1, 3)
+        qml.RY(0.5, 0)
+        qml.ctrl(qml.QubitUnitary(u, [0, 1]), control=[2, 3], control_values=[0, 1])
+        qml.ControlledQubitUnitary(u, wires=[3, 1, 0], control_values=[0])
+        return qml.probs(wires=[0, 1, 2, 3])
+
+    node = qml.QNode(circuit, QdistQubit())
+    start = np.einsum(
+        "a,b,c,d->abcd",
+        [np.cos(0.25), np.sin(0.25)],
+        [1, 0],
+        [np.cos(0.15), np.sin(0.15)],
+        [np.cos(0.55), -1j * np.sin(0.55)],
+    )
+    expected = []
+    for u in dense:
+        state = start.copy()
+        state[:, :, 0, 1] = (u @ state[:, :, 0, 1].reshape(4)).reshape(2, 2)
+        state[:, :, :, 0] = np.einsum("baBA,ABc->abc", u.reshape(2, 2, 2, 2), state[:, :, :, 0])
+        expected.append(abs(state.ravel()) ** 2)
+    np.testing.assert_allclose(node(made(dense)), expected, atol=1e-12)
+    np.testing.assert_allclose(node(made(dense[1])), expected[1], atol=1e-12)
 
 
 def test_angles_stay_affine_so_that_one_program_serves_all_values():
