@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -178,8 +179,10 @@ class DataLoader:
 def _ahead(fetch: Callable[[Any], Any], batches: list[Any], depth: int) -> Iterator[Any]:
     """Yield fetch(b) for each b, up to `depth` of them prepared ahead in a thread.
 
-    An exception in the thread is raised here; leaving the loop early ends the thread.
+    An exception in the thread is raised here; leaving the loop early ends the thread. A process that is forked in the
+    middle of a pass has no such thread, and prepares each batch when it is asked for.
     """
+    process = os.getpid()
     ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
     stop = threading.Event()
 
@@ -204,7 +207,10 @@ def _ahead(fetch: Callable[[Any], Any], batches: list[Any], depth: int) -> Itera
     thread = threading.Thread(target=produce, name="qdist-prefetch", daemon=True)
     thread.start()
     try:
-        for _ in batches:
+        for indices in batches:
+            if os.getpid() != process:
+                yield fetch(indices)
+                continue
             batch, error = ready.get()
             if error is not None:
                 raise error

@@ -1,7 +1,10 @@
 """Datasets, samplers, loaders and readers."""
 
 import gzip
+import multiprocessing
+import os
 import pickle
+import signal
 import struct
 import threading
 from pathlib import Path
@@ -111,6 +114,24 @@ def test_leaving_early_ends_the_prefetching_thread():
     for _ in DataLoader(numbers(1000), 1, prefetch=2):
         break
     assert threading.active_count() == before
+
+
+def test_a_forked_child_goes_on_with_its_parents_pass():
+    batches = iter(DataLoader(numbers(9), 2, prefetch=2))
+    next(batches)
+    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+    child = os.fork()
+    if not child:
+        try:
+            theirs.send(seen(batches))
+        finally:
+            os._exit(0)
+    try:
+        assert ours.poll(60), "the child waits for a thread that only its parent has"
+        assert ours.recv() == seen(batches) == [[2, 3], [4, 5], [6, 7], [8]]
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("indices", [[5, 0, 3], np.array([5, 0, 3])])
