@@ -129,8 +129,6 @@ class TestAsAnArray:
         assert np.allclose(np.abs(state) ** 2, state.probabilities())
 
     def test_is_never_a_view(self) -> None:
-        if np.lib.NumpyVersion(np.__version__) < "2.0.0":
-            pytest.skip("copy=False means something else before NumPy 2")
         with pytest.raises(ValueError, match=r"state\.local"):
             np.array(whole(), copy=False)
 

@@ -84,10 +84,10 @@ def test_masked_amplitudes_are_refused() -> None:
 
 def test_states_that_are_none() -> None:
     program: Any = qd.compile(qd.Circuit(2).h(0))
-    for given in ("00", 3, np.eye(4)):
-        with pytest.raises(StateError, match=f"initial is a StateVector, or the .* got {type(given).__name__}"):
+    for given, told in (("00", "str"), (3, "int"), (np.eye(4), r"an array of shape \(4, 4\)")):
+        with pytest.raises(StateError, match=f"initial is a StateVector, or the .* got {told}"):
             program.run(initial=given)
-    with pytest.raises(StateError, match="out is a StateVector; got ndarray"):
+    with pytest.raises(StateError, match=r"out is a StateVector; got an array of shape \(4,\)"):
         program.run(out=np.zeros(4, np.complex64))
     with pytest.raises(TypeError, match=r"layout is a .*, not int"):
         qd.simulate(qd.Circuit(2)).relayout(3)  # type: ignore[arg-type]

@@ -72,11 +72,7 @@ def widen(masks: Words, words: int) -> Words:
 
 def bit_count(masks: Words) -> NDArray[np.int64]:
     """The number of set bits in each row."""
-    if hasattr(np, "bitwise_count"):
-        return np.bitwise_count(masks).sum(axis=-1, dtype=np.int64)
-    # NumPy 1 has no bit count; this is slower and takes eight bytes a word, which it survives.
-    octets = np.ascontiguousarray(masks).view(np.uint8)
-    return np.unpackbits(octets, axis=-1).sum(axis=-1, dtype=np.int64)
+    return np.bitwise_count(masks).sum(axis=-1, dtype=np.int64)
 
 
 def y_phase(x: Words, z: Words) -> NDArray[np.complex128]:
