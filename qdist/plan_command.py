@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from qdist.plan.stages.cpu_target import cpu_target
 from qdist.plan.stages.target import Target
 from qdist.plan.timeline import timeline
 from qdist.state.moves.exchange import BUFFER_SHARE
+from qdist.terminal import stdout_writes
 
 __all__ = ["add_plan_command"]
 
@@ -90,8 +90,7 @@ def _plan(options: argparse.Namespace) -> int:
         return 0
     if options.json:
         Path(options.json).write_text(json.dumps(numbers) + "\n")
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(*_lines(plan, options, numbers), "", text_picture(plan, ascii_only=not unicode), sep="\n")
+    print(*_lines(plan, options, numbers), "", text_picture(plan, ascii_only=not stdout_writes("·▒█")), sep="\n")
     return 0
 
 

@@ -31,7 +31,7 @@ MOST_FILES = 16
 MAY_IMPORT = {
     "backends": {"circuit", "comm", "native", "plan"},
     "blocks": {"native"},
-    "circuit": {"hints", "native"},
+    "circuit": {"hints", "native", "terminal"},
     "comm": {"hints", "native"},
     "data": {"comm", "tensor"},
     "native": set(),
@@ -53,6 +53,7 @@ MAY_IMPORT = {
         "progress",
         "statetree",
         "tensorfile",
+        "terminal",
     },
     "tensor": {"locks", "native"},
     "tracing": {

@@ -23,6 +23,7 @@ from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.options import whole
 from qdist.program.program import Program
 from qdist.state.measuring.expectation import as_pauli_sum
+from qdist.terminal import stdout_writes
 from qdist.threads import set_num_threads
 
 __all__ = ["add_simulate_command"]
@@ -184,8 +185,7 @@ def _counts(program: Program, options: argparse.Namespace) -> Result:
     shots = options.shots or _DEFAULT_SHOTS
     counts = program.counts(shots, seed=options.seed, progress=options.progress or None)
     columns = shutil.get_terminal_size().columns
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    text = histogram(counts, top=options.top or _TOP, width=columns, ascii_only=not unicode)
+    text = histogram(counts, top=options.top or _TOP, width=columns, ascii_only=not stdout_writes("▏█"))
     longest = max(map(len, counts), default=1)
     array = np.array(list(counts.items()), [("outcome", f"U{longest}"), ("count", np.int64)])
     return Result({"shots": shots, "seed": options.seed, "counts": counts}, text, array)

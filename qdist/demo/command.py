@@ -20,6 +20,7 @@ from qdist.demo.energy import compiled, exact_energy, train
 from qdist.demo.speed import measured
 from qdist.info import report
 from qdist.state import StateError, StateVector
+from qdist.terminal import stdout_writes
 
 __all__ = ["add_demo_command"]
 
@@ -76,8 +77,7 @@ def _training(options: argparse.Namespace) -> bool:
     alone = train(spins, steps)
     exact = exact_energy(spins)
     columns = shutil.get_terminal_size().columns
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(chart(alone.energies, exact, min(columns, 100), ascii_only=not unicode))
+    print(chart(alone.energies, exact, min(columns, 100), ascii_only=not stdout_writes("●┄")))
     last = alone.energies[-1]
     print(
         f"Energy {last:.6f} after {steps} step{'s' * (steps != 1)}, exact {exact:.6f}: "

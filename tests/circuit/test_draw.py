@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +29,23 @@ def test_a_small_circuit_looks_like_this() -> None:
         "             │",
         "q2: ────────Rzz─────X if c0=1─",
     ]
+
+
+def test_where_stdout_is_ascii_circuits_are_printed_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit = Circuit(3, 1).h(0).mcx([0, 2], 1, "01").sdg(1).rx(math.pi / 2, 2).measure(0, 0)
+    with circuit.if_(0, 1):
+        circuit.swap(1, 2)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    print(circuit)
+    assert drawn(circuit) == [
+        "q0: -H-@--M->c0-------------",
+        "       |",
+        "q1: ---X---Sdg----x if c0=1-",
+        "       |              |",
+        "q2: ---o-Rx(pi/2)-----x-----",
+    ]
+    for gate in GATES.values():
+        print(Circuit(gate.num_qubits).append(gate, range(gate.num_qubits), [0.1] * gate.num_params))
 
 
 def test_what_tests_a_bit_stands_to_the_right_of_its_measurement() -> None:

@@ -1,7 +1,9 @@
 """Expectation values from shots: error bars, groups, readout errors, shadows."""
 
 import copy
+import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def test_error_bars_cover_the_exact_value_as_often_as_they_should() -> None:
     assert abs(found.mean()) < 0.13
 
 
-def test_estimates_are_floats_with_an_error() -> None:
+def test_estimates_are_floats_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     program = qd.compile(circuit(), dtype="complex128")
     found = program.expectation(H, {"a": 0.9}, shots=4000, seed=3)
     assert isinstance(found, Estimate)
@@ -47,6 +49,10 @@ def test_estimates_are_floats_with_an_error() -> None:
     again = pickle.loads(pickle.dumps(found))
     assert (again, again.standard_error) == (found, found.standard_error)
     assert "±" in repr(found)
+    with monkeypatch.context() as batch_system:
+        batch_system.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        print(found)
+        assert str(found) == f"{float(found):.6g} +- {found.standard_error:.2g}"
     batch = program.expectation(H, [[0.9], [0.1]], shots=500, seed=1)
     assert (batch.shape, batch.standard_error.shape) == ((2,), (2,))
 
@@ -100,12 +106,25 @@ def test_numbers_made_of_estimates_are_plain_numbers() -> None:
     given = Estimates.of([[1.0, 3.0], [2.0, 5.0]], [[0.1, 0.2], [0.3, 0.4]], 70)
     for found in (2 * given, given + given, -given, given @ given, np.exp(given), given.sum(0), given.mean(0)):
         assert type(found) is np.ndarray
-    for single in (given.sum(), given[0, 1], given.mean()):
-        assert isinstance(single, np.float64)
+    for single in (given.sum(), given.mean(), given[0, 1] + given[0, 0], 2 * given[0, 1]):
+        assert isinstance(single, float)
+        assert not hasattr(single, "standard_error")
     for part in (np.concatenate([given, given]), np.vstack([given, given]), given.astype(np.float32)):
         for move in (*SAME_PLACES.values(), np.sort):
             assert not hasattr(move(np.concatenate([part, part])[:3]), "standard_error")
             np.testing.assert_array_equal(move(part[[0, 1, 0]]), move(np.asarray(part)[[0, 1, 0]]))
+
+
+def test_one_of_several_estimates_has_its_error() -> None:
+    values, errors = np.array([[1.0, 3.0], [2.0, 5.0]]), np.array([[0.1, 0.2], [0.3, 0.4]])
+    given = Estimates.of(values, errors, 70)
+    row = given[1]
+    several = [given[0, 1], given[1][0], row[-1], row.take(0), next(iter(row)), max(row), row[np.int64(1)]]
+    for single, place in zip(several, [(0, 1), (1, 0), (1, 1), (1, 0), (1, 0), (1, 1), (1, 1)], strict=True):
+        assert isinstance(single, Estimate)
+        assert (single, single.standard_error, single.shots) == (values[place], errors[place], 70)
+    found = qd.compile(circuit(), dtype="complex128").expectations([H, "Z0"], [0.9], shots=400, seed=3)
+    assert [one.standard_error for one in found] == list(found.standard_error)
 
 
 def test_groups_share_bases_and_shots_follow_weights() -> None:

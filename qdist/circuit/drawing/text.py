@@ -7,7 +7,8 @@
     q2: ───────Rzz────X if c0=1─
 
 ● and ○ are controls that must be 1 and 0. A gate on several targets carries its name on each; where their
-order matters, a subscript gives each target's place in the gate's list of qubits.
+order matters, a subscript gives each target's place in the gate's list of qubits. Where stdout's encoding lacks these
+letters, the drawing is in ASCII.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+
+from qdist.terminal import stdout_writes
 
 from ..builder import CircuitBuilder
 from ..data_gates import PauliRotationGate
@@ -30,6 +33,8 @@ __all__ = ["columns_of", "draw", "marks_of", "phases_of"]
 
 _LONGEST_ANGLE = 24
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_ASCII = {"─": "-", "│": "|", "┼": "+", "░": ":", "●": "@", "○": "o", "✕": "x", "→": "->", "≠": "!=", "…": ".."}
+_ASCII |= {"π": "pi", "†": "dg", "√": "sqrt", "⟩": ">", "ψ": "psi"} | dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789"))
 
 
 def draw(circuit: CircuitBuilder, width: int = 80) -> str:
@@ -39,20 +44,22 @@ def draw(circuit: CircuitBuilder, width: int = 80) -> str:
     labels = [f"q{q}: " for q in range(circuit.num_qubits)]
     margin = max(map(len, labels), default=0)
     labels = [label.rjust(margin) for label in labels]
-    columns = [_Column(circuit.num_qubits, cells) for cells in columns_of(circuit)]
+    letters = str.maketrans({} if stdout_writes("".join(_ASCII)) else _ASCII)
+    columns = [_Column(circuit.num_qubits, cells, letters) for cells in columns_of(circuit)]
     blocks = [_block(labels, block) for block in _wrapped(columns, width - margin - 1)]
     # Wires that nothing links have one empty line between them, so blocks have two.
-    return "\n\n\n".join(phases_of(circuit) + blocks)
+    return "\n\n\n".join(phases_of(circuit) + blocks).translate(letters)
 
 
 class _Column:
     """What stands in one column: a text on some wires, and vertical lines between some neighbours."""
 
-    def __init__(self, num_qubits: int, instructions: list[Instruction]) -> None:
+    def __init__(self, num_qubits: int, instructions: list[Instruction], letters: dict[int, str]) -> None:
         self.texts: dict[int, str] = {}
         self.links: dict[int, str] = {}  # the mark below wire q, between it and wire q + 1
         for instruction in instructions:
-            marks = dict(zip(instruction.qubits, marks_of(instruction)))
+            # Before widths are known: some letters become several.
+            marks = {q: mark.translate(letters) for q, mark in zip(instruction.qubits, marks_of(instruction))}
             self.texts.update(marks)
             low, high = min(marks), max(marks)
             if instruction.gate.is_directive:

@@ -21,6 +21,7 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, parity_signs, sampled
 from qdist.state.recent import Recent
 from qdist.state.shards import Shards
+from qdist.terminal import stdout_writes
 
 __all__ = ["Estimate", "Estimates", "Groups", "check_exact", "estimates", "groups_of"]
 
@@ -42,7 +43,7 @@ class Estimate(float):
         return result
 
     def __repr__(self) -> str:
-        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+        return f"{float(self):.6g} {'±' if stdout_writes('±') else '+-'} {self.standard_error:.2g}"
 
     __str__ = __repr__
 
@@ -53,7 +54,8 @@ class Estimate(float):
 class Estimates(np.ndarray):
     """Several means over shots: an array that also has their ``standard_error``, of its shape, and ``shots``.
 
-    Copies, and parts in any order or shape, keep the errors of their numbers; results of arithmetic are plain arrays.
+    Copies, and parts in any order or shape, keep the errors of their numbers; one number is an ``Estimate``. Results of
+    arithmetic are plain arrays.
     """
 
     standard_error: NDArray[np.float64]
@@ -104,9 +106,10 @@ def _moves(name: str) -> Callable[..., Any]:
 
     def moved(self: Estimates, *args: Any, **options: Any) -> Any:
         values = move(np.asarray(self), *args, **options)
-        if not isinstance(values, np.ndarray) or not self._has_errors:
+        if not self._has_errors:
             return values
-        return Estimates._with(values, move(self.standard_error, *args, **options), self.shots)
+        errors = move(self.standard_error, *args, **options)
+        return (Estimates._with if isinstance(values, np.ndarray) else Estimate)(values, errors, self.shots)
 
     return moved
 
