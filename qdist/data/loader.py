@@ -20,6 +20,11 @@ from .sampler import DistributedSampler, RandomSampler, SequentialSampler
 def collate(items: list[Any]) -> Any:
     """Stack a list of items: numbers and arrays into one array, tuples and dicts entry by entry."""
     first = items[0]
+    if isinstance(first, list) and any(is_array(part) or isinstance(part, Tensor) for part in first):
+        raise ValueError(
+            "an item that is a list of arrays may be meant as one array or as several: give np.stack(...) of them, or "
+            "tuples, which are put together entry by entry"
+        )
     if isinstance(first, tuple):
         return _as(first, [collate([item[i] for item in items]) for i in range(len(first))])
     if isinstance(first, dict):

@@ -84,7 +84,7 @@ class ConvTranspose2d(_Convolution):
         self._draw(shape, out_channels, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        options = self.stride, self.padding, self.output_padding, self.dilation, self.groups
+        options = self.stride, self.padding, self.output_padding, self.groups, self.dilation
         return functional.conv_transpose2d(x, self.weight, self.bias, *options)
 
 
@@ -111,5 +111,5 @@ class ConvTranspose1d(_Convolution):
         self._draw((in_channels, out_channels // groups, kernel_size), out_channels, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        options = self.stride, self.padding, self.output_padding, self.dilation, self.groups
+        options = self.stride, self.padding, self.output_padding, self.groups, self.dilation
         return functional.conv_transpose1d(x, self.weight, self.bias, *options)

@@ -250,9 +250,9 @@ class SiLU(Module):
 
 
 class GELU(Module):
-    """x Phi(x); `approximate` takes the tanh form."""
+    """x Phi(x); approximate=True, or "tanh", takes the tanh form."""
 
-    def __init__(self, approximate: bool = False) -> None:
+    def __init__(self, approximate: bool | str = False) -> None:
         super().__init__()
         self.approximate = approximate
 

@@ -28,6 +28,7 @@ class Parameter(Tensor):
     """In the whole model, once that is spread over a mesh (`parallel.parallelize`)."""
     keeps_precision: bool = False
     """Whether it stays as it is where a model is made to compute in half precision: angles of circuits."""
+    listed = True
     label: str = "a parameter"
     """For errors: the class of the module and the name that it was first assigned to, such as Linear.weight."""
 

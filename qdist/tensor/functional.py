@@ -203,9 +203,11 @@ def relu(x: Any) -> Tensor:
     return apply("relu", x)
 
 
-def gelu(x: Any, approximate: bool = False) -> Tensor:
-    """x Phi(x), with Phi the normal distribution function; `approximate` takes the tanh form."""
-    return apply("gelu_tanh" if approximate else "gelu", x)
+def gelu(x: Any, approximate: bool | str = False) -> Tensor:
+    """x Phi(x), with Phi the normal distribution function; approximate=True, or "tanh", takes the tanh form."""
+    if isinstance(approximate, str) and approximate not in ("none", "tanh"):
+        raise ValueError(f'approximate={approximate!r}: use "none" or "tanh"')
+    return apply("gelu_tanh" if approximate and approximate != "none" else "gelu", x)
 
 
 def silu(x: Any) -> Tensor:
@@ -405,8 +407,8 @@ def conv_transpose2d(
     stride: Size = 1,
     padding: Size = 0,
     output_padding: Size = 0,
-    dilation: Size = 1,
     groups: int = 1,
+    dilation: Size = 1,
 ) -> Tensor:
     """The transpose of conv2d: x (n, c, h, w) with weight (c, filters / groups, kh, kw); bias is (filters,).
 
@@ -421,8 +423,10 @@ def conv_transpose2d(
         raise ValueError(
             f"conv_transpose2d: {x.shape[1]} channels in {groups} group(s) do not fit a weight of shape {weight.shape}"
         )
-    if any(not 0 <= e < s for e, s in zip(extra, stride)):
-        raise ValueError(f"conv_transpose2d: output_padding {extra} must be less than the stride {stride}")
+    if any(not 0 <= e < max(s, d) for e, s, d in zip(extra, stride, dilation)):
+        raise ValueError(
+            f"conv_transpose2d: output_padding {extra} must be less than the stride {stride} or the dilation {dilation}"
+        )
     for i in (0, 1):
         transposed_size(x.shape[2 + i], weight.shape[2 + i], stride[i], padding[i], dilation[i], extra[i])
     more = () if bias is None else (bias,)
@@ -448,15 +452,15 @@ def conv_transpose1d(
     stride: int = 1,
     padding: int = 0,
     output_padding: int = 0,
-    dilation: int = 1,
     groups: int = 1,
+    dilation: int = 1,
 ) -> Tensor:
     """The transpose of conv1d: x (n, c, length) with weight (c, filters / groups, k)."""
     x, weight = as_tensor(x), as_tensor(weight)
     if x.ndim != 3 or weight.ndim != 3:
         raise ValueError(f"conv_transpose1d takes 3-dimensional input and weight, got {x.shape} and {weight.shape}")
-    along = (1, stride), (0, padding), (0, output_padding), (1, dilation)
-    return conv_transpose2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups).squeeze(2)
+    along = (1, stride), (0, padding), (0, output_padding)
+    return conv_transpose2d(x.unsqueeze(2), weight.unsqueeze(2), bias, *along, groups, (1, dilation)).squeeze(2)
 
 
 def max_pool2d(x: Any, kernel: Size, stride: Size | None = None, padding: Size = 0) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arrays import kind_of
+from .autograd import mode
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -17,9 +18,14 @@ class InPlace:
     each returns the tensor itself."""
 
     __slots__ = ()
+    listed = False
+    """Whether modules list it among their parameters."""
     if TYPE_CHECKING:
         _data: Any
+        requires_grad: bool
 
+        @property
+        def is_leaf(self) -> bool: ...
         @property
         def size(self) -> int: ...
 
@@ -57,6 +63,28 @@ class InPlace:
     def div_(self, other: Any) -> Tensor:
         """Divides in place; returns the tensor."""
         return self._become(_array(self) / _array(other))
+
+    # `x += y` makes a new tensor. An update such as `p -= lr * p.grad` would leave the parameter as it was.
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._refuse_update("+=", "add_")
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self._refuse_update("-=", "sub_")
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self._refuse_update("*=", "mul_")
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self._refuse_update("/=", "div_")
+
+    def _refuse_update(self, sign: str, name: str) -> Any:
+        if not mode.grad and self.is_leaf and (self.requires_grad or self.listed):
+            raise TypeError(
+                f"p {sign} y makes a new tensor, and inside no_grad() a parameter would stay what it was: p.{name}(y) "
+                f"changes it, and p = p {sign[0]} y is a tensor of its own"
+            )
+        return NotImplemented
 
     def copy_(self, other: Any) -> Tensor:
         """The other's values, converted."""

@@ -225,6 +225,11 @@ class Methods:
         order = normal_axes(order, self.ndim)
         if len(order) != self.ndim:
             raise ValueError(f"transpose needs all {self.ndim} axes, got {order}")
+        if len(axes) == 2 and order == (0, 1):
+            raise ValueError(
+                f"transpose{axes} names the new order of the axes, which is the old one: swapaxes(0, 1) and .T "
+                "exchange two axes; transpose((0, 1)), a tuple, leaves them"
+            )
         return self._run("transpose", self, axes=order)
 
     @property

@@ -497,6 +497,13 @@ case("rotary", args(normal(2, 3, 5, 4)), lambda a: functional.rotary(a, [0, 3, 1
 case(
     "conv_transpose2d",
     args(normal(2, 4, 3, 5), normal(4, 3, 3, 2), normal(6)),
-    lambda x, w, b: functional.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), (1, 2), 2),
+    lambda x, w, b: functional.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (1, 2)),
     lambda t, x, w, b: t.nn.functional.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (1, 2)),
+)
+case(
+    "conv_transpose2d",
+    args(normal(2, 4, 3, 5), normal(4, 3, 3, 2)),
+    lambda x, w: functional.conv_transpose2d(x, w, None, 1, (0, 1), (1, 2), 2, (2, 3)),
+    lambda t, x, w: t.nn.functional.conv_transpose2d(x, w, None, 1, (0, 1), (1, 2), 2, (2, 3)),
+    "output padding below the dilation alone",
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qdist import nn
 from qdist import tensor as qt
 from qdist.tensor import Tensor, functional
 from qdist.tensor.kernels import shaping
@@ -300,6 +301,21 @@ def test_in_place_operators_make_new_tensors():
     y += 1
     assert y is not x
     assert x.item() == 1.0
+
+
+@pytest.mark.parametrize("make", [lambda: leaf(1.0, 2.0), lambda: nn.Parameter(np.ones(2), requires_grad=False)])
+@pytest.mark.parametrize(("sign", "name"), [("+=", "add_"), ("-=", "sub_"), ("*=", "mul_"), ("/=", "div_")])
+def test_an_update_that_would_change_nothing_is_refused(make, sign, name):
+    p, other = make(), qt.Tensor(np.array([3.0, 5.0]))
+    want = {"p": p.numpy().copy(), "y": other.numpy()}
+    exec(f"p {sign} y", {}, want)
+    with qt.no_grad():
+        with pytest.raises(TypeError, match=rf"a parameter would stay what it was: p\.{name}\(y\) changes it"):
+            exec(f"p {sign} y", {"p": p, "y": other})
+        getattr(p, name)(other)
+        values = p.detach()
+        values += 1
+    np.testing.assert_array_equal(p.numpy(), want["p"])
 
 
 def test_custom_function_with_saved_values_and_attributes():

@@ -490,3 +490,12 @@ def test_layers_take_data_of_the_other_byte_order() -> None:
         want = layer(Tensor(data)).numpy()
         np.testing.assert_array_equal(layer(Tensor(data.astype(">f4"))).numpy(), want)
     np.testing.assert_array_equal(layer(data.astype(">f4")).numpy(), want)  # A circuit takes arrays as they are.
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (-2, -1), (0, -1)])
+def test_two_axes_that_torch_would_exchange_are_not_left_in_silence(axes):
+    x = Tensor(np.arange(4.0).reshape(2, 2))
+    with pytest.raises(ValueError, match=r"which is the old one: swapaxes\(0, 1\) and .T exchange"):
+        x.transpose(*axes)
+    assert x.transpose(1, 0).tolist() == x.T.tolist() == torch.tensor(x.numpy()).transpose(*axes).tolist()
+    assert x.transpose(axes).tolist() == x.tolist()
