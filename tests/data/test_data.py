@@ -513,6 +513,9 @@ def test_a_list_of_arrays_from_a_collate_function_stays_a_list(prefetch):
 def test_items_that_make_no_array_are_explained():
     for items, message in (
         ([[np.zeros(3), 1], [np.ones(3), 2]], "tuples"),
+        # In batches of two, `for x, y in loader` would take the rows apart instead of the entries.
+        ([[np.zeros(3), np.ones(3)], [np.zeros(3), np.ones(3)]], "tuples"),
+        ([[Tensor(np.zeros(3)), 1], [Tensor(np.zeros(3)), 1]], "tuples"),
         ([np.zeros(2), np.zeros(3)], r"\(2,\) and \(3,\).*collate_fn"),
         ([(np.zeros(2), 1), (np.zeros(3), 2)], r"\(2,\) and \(3,\).*collate_fn"),
         ([Tensor(np.zeros(2)), Tensor(np.zeros(3))], r"\(2,\) and \(3,\).*collate_fn"),
