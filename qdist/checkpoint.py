@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -34,6 +33,7 @@ from .tensorfile import (
     agreeing,
     are_sizes,
     header_bytes,
+    naming,
     open_file,
     parse_json,
     read_header,
@@ -103,8 +103,7 @@ class Saving:
         try:
             with agreeing(self.ranks):
                 if self.ranks.rank == 0:
-                    self._replacement = Replacement(self.path)
-                    os.truncate(self._replacement.temporary, self._plan.start + self._plan.nbytes)
+                    self._replacement = Replacement(self.path, self._plan.start + self._plan.nbytes)
             made = self._replacement
             self._temporary = self.ranks.broadcast_object(None if made is None else str(made.temporary))
         except BaseException:
@@ -114,7 +113,7 @@ class Saving:
     def write(self) -> None:
         """Writes this rank's share, until it is on the disk. Raises OSError."""
         if self._plan.writes:
-            with DirectFile(self._temporary) as file:
+            with naming(self.path), DirectFile(self._temporary) as file:
                 self._plan.write_own(file)
                 file.sync()
 

@@ -29,6 +29,7 @@ __all__ = [
     "agreeing",
     "are_sizes",
     "header_bytes",
+    "naming",
     "open_file",
     "padded",
     "parse_json",
@@ -196,30 +197,54 @@ def are_sizes(value: Any, most: int) -> bool:
     return isinstance(value, list) and len(value) <= most and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name this file: not the one that is written in its place, which nobody has asked for, and
+    not none, as those of a full disk do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 class Replacement:
     """A new file beside ``path``, which takes its place when it is complete: readers see the old file or the new.
 
     Write to ``temporary`` and sync it; then ``commit()``, or ``discard()`` when something went wrong. What many ranks
-    write gets its header last, by ``commit_with(header)``.
+    write has ``nbytes`` from the beginning, and gets its header last, by ``commit_with(header)``. Raises OSError, which
+    names ``path``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, nbytes: int = 0) -> None:
         self.path = path
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         self.temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        # With the rights of any new file: the kernel applies the process's mask, which tempfile does not heed.
-        os.close(os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        with naming(path):
+            # With the rights of any new file: the kernel applies the process's mask, which tempfile does not heed.
+            file = os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                os.truncate(file, nbytes)
+            except OSError:
+                self.discard()
+                raise
+            finally:
+                os.close(file)
 
     def commit(self) -> None:
-        os.replace(self.temporary, self.path)
-        folder = os.open(self.path.parent or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with naming(self.path):
+            os.replace(self.temporary, self.path)
+            folder = os.open(self.path.parent or ".", os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def commit_with(self, header: bytes) -> None:
         """Writes the beginning of the file, then commits."""
-        with open(self.temporary, "r+b") as file:
+        with naming(self.path), open(self.temporary, "r+b") as file:
             file.write(header)
             file.flush()
             os.fsync(file.fileno())

@@ -1,5 +1,6 @@
 """Checkpoints: exact, atomic, and never silently wrong."""
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import qdist as qd
 from qdist import checkpoint, checkpoint_plan, nn, optim, statetree, tensor, tensorfile
 from qdist.blocks import LARGE, PAGE, sums
 from qdist.checkpoint import CheckpointError, Part
@@ -154,6 +156,46 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
         checkpoint.save(path, {"epoch": 2})
     assert os.listdir(tmp_path) == ["c"]
     assert checkpoint.load(path) == {"epoch": 1}
+
+
+def _saved_checkpoint(path):
+    checkpoint.save(path, {"w": np.zeros(1 << 18)})
+
+
+def _saved_state(path):
+    StateVector(18).save(path)
+
+
+def _run_with_checkpoint(path):
+    # Told before the run, not when it is time to save.
+    qd.compile(qd.Circuit(6).h(0)).run(checkpoint=path, seconds=1e6)
+
+
+@pytest.mark.parametrize("save", [_saved_checkpoint, _saved_state, _run_with_checkpoint])
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path, save):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for given, kind, reason in [
+        ("none/c", FileNotFoundError, "No such file or directory"),
+        ("file/c", NotADirectoryError, "Not a directory"),
+        ("folder", IsADirectoryError, "Is a directory"),
+    ]:
+        with pytest.raises(kind, match=re.escape(f"{reason}: '{tmp_path / given}'") + "$"):
+            save(tmp_path / given)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("save", [_saved_checkpoint, _saved_state])
+def test_a_full_disk_names_the_file_that_it_has_no_room_for(tmp_path, monkeypatch, save):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for step in ("truncate", "pwrite", "fsync"):
+        with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left") as told:
+            disk.setattr(os, step, full)
+            save(tmp_path / "c")
+        assert (told.value.errno, told.value.filename) == (errno.ENOSPC, str(tmp_path / "c"))
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from qdist.plan.plan import Plan
 from qdist.state import storage
 from qdist.state.alone import alone
 from qdist.state.statevector import StateVector
-from qdist.tensorfile import agreeing
+from qdist.tensorfile import Replacement, agreeing
 
 __all__ = ["Watch", "watching"]
 
@@ -58,6 +58,9 @@ class Checkpoints(Watch):
         self._saved = time.monotonic()
         self._norm = 0.0
         self._note: dict[str, Any] = {}
+        with agreeing(comm):
+            if comm.rank == 0:  # What cannot be written is told now, not after so many seconds.
+                Replacement(path).discard()
         exists = comm.broadcast_object(path.exists())
         if exists:
             self._note = json.loads(storage.read_description(path, comm).note or "{}")

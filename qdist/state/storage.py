@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from qdist.tensorfile import (
     Replacement,
     agreeing,
     header_bytes,
+    naming,
     open_file,
     padded,
     parse_json,
@@ -97,12 +97,11 @@ def save(sv: Shards, path: Path, note: str = "") -> None:
     try:
         with agreeing(comm):
             if comm.rank == 0:
-                replacement = Replacement(path)
-                os.truncate(replacement.temporary, data_start + nbytes)
+                replacement = Replacement(path, data_start + nbytes)
         temporary = comm.broadcast_object(None if replacement is None else str(replacement.temporary))
         start, _ = sv.bounds(comm.rank)
         sums = PartialSums(block, nbytes)
-        with agreeing(comm), DirectFile(temporary) as file:
+        with agreeing(comm), naming(path), DirectFile(temporary) as file:
             for first in counted(f"saving {path.name}", range(0, len(sv.local), block // itemsize), comm):
                 part = on_host(sv.local[first : first + block // itemsize])
                 part = part.astype(sv.dtype.newbyteorder("<"), copy=False).view(np.uint8)

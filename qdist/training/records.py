@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from qdist.tensorfile import naming
 from qdist.training.checks import check_whole
 
 __all__ = ["OWN_NAMES", "History", "Log", "Patience"]
@@ -60,9 +61,10 @@ class Log:
             raise ValueError(f"log={str(path)!r}: there is no line of a log of a training in it; name another file")
         stay = [line for line, entry in zip(lines, entries) if "event" in entry or entry.get("step", step) < step]
         beside = path.with_name(f".{path.name}.part")
-        with open(beside, "w", errors="surrogateescape", newline="\n") as file:
-            file.writelines(line if line.endswith("\n") else f"{line}\n" for line in stay)
-        os.replace(beside, path)
+        with naming(path):
+            with open(beside, "w", errors="surrogateescape", newline="\n") as file:
+                file.writelines(line if line.endswith("\n") else f"{line}\n" for line in stay)
+            os.replace(beside, path)
         self._file: TextIO = open(path, "a")  # noqa: SIM115 - closed by close()
 
     def write(self, **entry: Any) -> None:
