@@ -191,9 +191,10 @@ def test_a_full_disk_names_the_file_that_it_has_no_room_for(tmp_path, monkeypatc
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for step in ("truncate", "pwrite", "fsync"):
-        with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left") as told:
+        with monkeypatch.context() as disk:
             disk.setattr(os, step, full)
-            save(tmp_path / "c")
+            with pytest.raises(OSError, match="No space left") as told:
+                save(tmp_path / "c")
         assert (told.value.errno, told.value.filename) == (errno.ENOSPC, str(tmp_path / "c"))
     assert os.listdir(tmp_path) == []
 
