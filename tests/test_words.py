@@ -99,6 +99,8 @@ def test_other_type_errors_stay_what_they_are() -> None:
     ("call", "message"),
     [
         (lambda: qd.Circuit(2).measure(0, 0), r"no classical bits; make it with more of them: Circuit\(2, 1\)"),
+        (lambda: qd.Circuit(2).measure([0, 1], [0, 1]), r"classical bit 0 .*: Circuit\(2, 2\)"),
+        (lambda: qd.Circuit(2).measure(np.arange(2), np.arange(2)), r"Circuit\(2, 2\)"),
         (lambda: qd.Circuit(2, 1).if_(3, 1), r"Circuit\(2, 4\)"),
         (lambda: qd.comm.Mesh(qd.comm.counting_communicator(1), dp=2, state=2), "does not make 1 rank: start as many"),
         (lambda: qd.StateVector.check_room(62, "complex64", device="cpu"), "ranks would do, on .* machines"),

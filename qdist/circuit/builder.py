@@ -101,12 +101,12 @@ class CircuitBuilder(GateMethods, ChannelMethods):
 
     def measure(self, qubit: Qubits, clbit: Qubits) -> Self:
         """Measure a qubit in the computational basis into a classical bit, or several into as many."""
-        pairs = [
-            (self._check_qubits(MEASURE, (q,)), self._check_clbits(MEASURE, (c,)))
-            for q, c in broadcast(MEASURE, (qubit, clbit))
-        ]
-        for qubits, clbits in pairs:
-            self._store(Instruction(MEASURE, qubits, (), clbits, self._condition))
+        pairs = list(broadcast(MEASURE, (qubit, clbit)))
+        qubits = [self._check_qubits(MEASURE, (q,)) for q, _ in pairs]
+        way_out = self._with_clbits([c for _, c in pairs])
+        clbits = [check_wires((c,), self.num_clbits, "classical bit", "measure", way_out) for _, c in pairs]
+        for measured, bits in zip(qubits, clbits):
+            self._store(Instruction(MEASURE, measured, (), bits, self._condition))
         return self
 
     def measure_all(self) -> Self:
@@ -169,7 +169,7 @@ class CircuitBuilder(GateMethods, ChannelMethods):
         return check_wires(clbits, self.num_clbits, "classical bit", gate.name, self._with_clbits(clbits))
 
     def _with_clbits(self, clbits: Sequence[Any]) -> str:
-        needed = max((c + 1 for c in clbits if isinstance(c, int)), default=0)
+        needed = max((int(c) + 1 for c in clbits if isinstance(c, int | np.integer)), default=0)
         return f"; make it with more of them: Circuit({self.num_qubits}, {needed})"
 
     def _check_params(self, gate: Gate, params: tuple[Any, ...]) -> tuple[Angle, ...]:

@@ -3,7 +3,9 @@ supported refused by name. Gates are in test_qasm3_gates.py."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -286,6 +288,26 @@ def test_conditions(test: str, condition: Condition):
     assert read(f"qubit q; bit[3] c; bit b; if ({test}) x q;") == expected
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_bits_that_are_more_or_less_than_a_number_are_what_integers_are(size: int) -> None:
+    compared = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+    read_so = 0
+    for number, (op, holds) in itertools.product(range(-1, (1 << size) + 2), compared.items()):
+        for text, mirrored in ((f"c {op} {number}", False), (f"!({number} {op} c)", True)):
+            try:
+                circuit = read(f"qubit q; bit[{size}] c; if ({text}) x q;")
+            except QasmError as error:
+                assert "no test of a single value" in str(error)
+                continue
+            read_so += 1
+            for value in range(1 << size):
+                bits = [value >> k & 1 for k in range(size)]
+                found = any(all(test.holds(bits) for test in instruction.condition) for instruction in circuit)
+                assert found is (not holds(number, value) if mirrored else holds(value, number)), text
+    # Of 3 bits all thresholds but 3 and 5, of 4 bits 1, 2, 4, 8, 12, 14 and 15, each in eight forms.
+    assert read_so == {1: 40, 2: 56, 3: 72, 4: 88}[size]
+
+
 def test_conditions_that_never_hold_leave_nothing():
     assert len(read("qubit q; bit[2] c; if (c == 4) x q; if (c[0] && !c[0]) x q;")) == 0
 
@@ -377,7 +399,9 @@ def test_comments():
         ("input float t;\nqubit[t] q;", 4, 7, "must be an integer"),
         ("qubit[2] q; bit[2] c;\nif (c) x q[0];", 4, 5, "is not a condition; compare it with an integer"),
         ("qubit[2] q; bit[2] c;\nif (c[0] || c[1]) x q[0];", 4, 5, "'||' between tests"),
-        ("qubit[2] q; bit[2] c;\nif (c < 2) x q[0];", 4, 5, "'<' cannot be applied to a register"),
+        ("qubit[2] q; bit[3] c;\nif (c > 2) x q[0];", 4, 5, "a register of 3 classical bits >= 3 is no test of a single value, and"),
+        ("qubit[2] q; bit[3] c;\nif (5 > c) x q[0];", 4, 5, "bits < 5 is no test of a single value"),
+        ("qubit[2] q; bit[3] c;\nif (c > 0.5) x q[0];", 4, 5, "only than an integer"),
         ('qubit[2] q; bit[2] c;\nif (c == "011") x q[0];', 4, 5, "has 3 bits"),
         ("qubit[2] q; bit[2] c;\nif (c == 0.5) x q[0];", 4, 5, "only with an integer or a bit string"),
         ("qubit[2] q;\nif (1) x q[0];", 4, 5, "expected a condition"),

@@ -11,6 +11,9 @@ from .registers import Registers
 from .syntax import Binary, Expr, Index, Name, Operand, Unary
 
 
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
 class Conditions:
     """Evaluates conditions in a program with these registers."""
 
@@ -21,7 +24,8 @@ class Conditions:
         """What an `if` tests: a constant, or one Condition on classical bits.
 
         Bits can be tested alone (`c[0]`, `!c[0]`), compared with an integer or a bit string (`c == 3`,
-        `c[0:2] != "011"`), and such tests for equality joined by `&&`.
+        `c[0:2] != "011"`), and such tests for equality joined by `&&`; they can be more or less than an integer where
+        that is a test for equality of some of them (`c > 0`, `c < 4`).
         """
         match node:
             case Unary(op="!", operand=operand):
@@ -37,6 +41,12 @@ class Conditions:
                 sides = self._side(left, frame), self._side(right, frame)
                 if isinstance(sides[0], Bits) or isinstance(sides[1], Bits):
                     return _compare(node, *sides)
+            case Binary(op="<" | ">" | "<=" | ">=" as op, left=left, right=right):
+                sides = self._side(left, frame), self._side(right, frame)
+                if isinstance(sides[0], Bits):
+                    return _ordered(node, op, *sides)
+                if isinstance(sides[1], Bits):
+                    return _ordered(node, _MIRRORED[op], sides[1], sides[0])
         value = self._side(node, frame)
         if isinstance(value, Bits) and len(value.wires) == 1:
             return Condition(value.wires, 1)
@@ -82,6 +92,27 @@ def _compare(node: Binary, left: object, right: object) -> bool | Condition:
     if value < 0 or value.bit_length() > size:
         return not equal  # so few bits never hold such a number
     return Condition(bits.wires, int(value), equal)
+
+
+def _ordered(node: Binary, op: str, bits: Bits, value: object) -> bool | Condition:
+    """Bits that are more or less than an integer: `c >= least`, or that it does not hold."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise node.error(f"{bits} can be more or less only than an integer")
+    least, wanted = value + (op in ("<=", ">")), op in (">", ">=")
+    size = len(bits.wires)
+    if not 0 < least < 1 << size:
+        return (least <= 0) is wanted
+    # Below the lowest 1 of `least` every value of the bits will do.
+    low = (least & -least).bit_length() - 1
+    above, rest = bits.wires[low:], least >> low
+    if rest == 1:
+        return Condition(above, 0, not wanted)
+    if rest == (1 << len(above)) - 1:
+        return Condition(above, rest, wanted)
+    raise node.error(
+        f"{bits} {'>=' if wanted else '<'} {least} is no test of a single value, and conditions test one; write an 'if' "
+        "with == for each value, or one for each of the bits"
+    )
 
 
 def _join(node: Binary, left: bool | Condition, right: bool | Condition, frame: Frame) -> bool | Condition:
