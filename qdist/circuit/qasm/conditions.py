@@ -10,7 +10,6 @@ from .names import Bits
 from .registers import Registers
 from .syntax import Binary, Expr, Index, Name, Operand, Unary
 
-
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -110,8 +109,8 @@ def _ordered(node: Binary, op: str, bits: Bits, value: object) -> bool | Conditi
     if rest == (1 << len(above)) - 1:
         return Condition(above, rest, wanted)
     raise node.error(
-        f"{bits} {'>=' if wanted else '<'} {least} is no test of a single value, and conditions test one; write an 'if' "
-        "with == for each value, or one for each of the bits"
+        f"{bits} {'>=' if wanted else '<'} {least} is no test of a single value, and conditions test one; write an "
+        "'if' with == for each value, or one for each of the bits"
     )
 
 
