@@ -14,7 +14,7 @@ from qdist.circuit.wires import as_tuple
 
 __all__ = ["NoiseModel"]
 
-_WITH_DATA = ("unitary", "diagonal", "permutation", "pauli_rotation", "reset")
+_WITH_DATA = ("unitary", "diagonal", "permutation", "pauli_rotation", "reset", "initialize")
 
 
 class _Rule(NamedTuple):
@@ -44,7 +44,8 @@ class NoiseModel:
         gates: str | Gate | Iterable[str | Gate] | None = None,
         qubits: int | Iterable[int] | None = None,
     ) -> Self:
-        """The channel behind every gate of these names (all gates without), in the order in which channels were added.
+        """The channel behind every gate of these names, "reset" and "initialize" among them (all without), in the order
+        in which channels were added.
 
         A channel on one qubit acts on each of the gate's qubits; one on several on exactly as many, and is for gates of
         so many. qubits: only on these; all without. Raises CircuitError. Returns the model.
@@ -71,7 +72,7 @@ class NoiseModel:
         for instruction in circuit:
             found.append(instruction)
             gate, qubits, _, _, condition = instruction
-            if qubits and (gate.is_unitary or gate.kind == "reset"):
+            if qubits and (gate.is_unitary or gate.kind in ("reset", "initialize")):
                 for rule in self._rules:
                     if rule.gates is None or gate.name in rule.gates:
                         found += [Instruction(rule.channel, q, (), (), condition) for q in _places(rule, gate, qubits)]

@@ -88,7 +88,8 @@ class _Memory:
     ) -> None:
         written = {clbit for gate, _, _, clbits, _ in body if gate.kind == "measure" for clbit in clbits}
         tested = {clbit for i in body for test in i.condition for clbit in test.clbits}
-        kept = sorted(written & tested if recorded else written)
+        unsure = {clbit for gate, _, _, clbits, condition in body if condition for clbit in clbits}
+        kept = sorted(written & (tested | unsure) if recorded else written)
         self.records: dict[int, int] = {}
         self.qubits = {clbit: circuit.num_qubits + k for k, clbit in enumerate(kept)}
         self.num_qubits = circuit.num_qubits + len(kept)
@@ -113,10 +114,7 @@ class _Memory:
     def _copied(self, number: int, instruction: Instruction) -> list[Instruction]:
         _, (qubit,), _, (clbit,), condition = instruction
         if condition:
-            raise CircuitError(
-                f"{_named((qubit,))} is measured under a classical condition, and noisy circuits do not do so yet: "
-                "measure it in any case, into a classical bit of its own"
-            )
+            return self._copied_where(qubit, clbit, condition)
         if clbit not in self.qubits:
             if number != self._last.get(clbit):
                 return [Instruction(_MEASURED, (qubit,))]
@@ -130,10 +128,38 @@ class _Memory:
             found.append(Instruction(_misread(*self.flips[qubit].tolist()), place))
         return found
 
+    def _copied_where(self, qubit: int, clbit: int, condition: Sequence[Condition]) -> list[Instruction]:
+        """A measurement under a condition, which may test the very bit that is measured into, as a channel."""
+        tested = [clbit, *self._tested(condition, clbit)]
+        if 1 + len(tested) > _MOST_TESTED:
+            raise CircuitError(
+                f"{_named((qubit,))} is measured under a condition of {len(tested) - 1} other classical bits, at most "
+                f"{_MOST_TESTED - 2} in noisy circuits: measure it in any case, into a classical bit of its own"
+            )
+        self._written.add(clbit)
+        up, down = (0.0, 0.0) if self.flips is None else self.flips[qubit].tolist()
+        seen = np.sqrt([[1 - up, up], [down, 1 - down]])
+        size = 2 << len(tested)
+        operators = np.zeros((2, 2, 2, size, size), np.complex128)  # By outcome, the bit as it was, and as it is read.
+        for index in range(size):  # The qubit is bit 0, the classical bits come behind.
+            outcome, was = index & 1, index >> 1 & 1
+            if self._holds(condition, tested, index >> 1):
+                for read in (0, 1):
+                    operators[outcome, was, read, index ^ (was ^ read) << 1, index] = seen[outcome, read]
+            else:
+                operators[0, 0, 0, index, index] = 1
+        happening = operators.reshape(-1, size, size)[operators.any(axis=(3, 4)).reshape(-1)]
+        places = (qubit, *(self.qubits[bit] for bit in tested))
+        return [Instruction(Channel("measure", len(places), happening, ""), places)]
+
+    def _tested(self, condition: Sequence[Condition], *left_out: int) -> list[int]:
+        """The bits of a condition that are measured into; the others are 0."""
+        tested = {clbit for test in condition for clbit in test.clbits}.difference(left_out)
+        return [clbit for clbit in self.qubits if clbit in tested]
+
     def _controlled(self, instruction: Instruction) -> list[Instruction]:
         gate, qubits, params, _, condition = instruction
-        # Bits that nothing is measured into are 0.
-        tested = [clbit for clbit in self.qubits if any(clbit in test.clbits for test in condition)]
+        tested = self._tested(condition)
         true = [value for value in range(1 << len(tested)) if self._holds(condition, tested, value)]
         if not tested or not true:
             return [instruction._replace(condition=())] if true else []

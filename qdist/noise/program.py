@@ -43,7 +43,7 @@ class NoisyProgram:
     Errors of readout change what is read: ``sample``, ``counts`` and expectation values, which are means of what is
     read, and the outcomes that gates depend on. ``density_matrix`` and ``probabilities`` are those of the state before
     it is read. A classical bit that is measured before the end takes the memory of one more qubit, by trajectories only
-    where something depends on it.
+    where something depends on it or it is measured under a condition.
     """
 
     def __init__(

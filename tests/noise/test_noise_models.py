@@ -61,6 +61,27 @@ def test_channels_behind_all_gates() -> None:
     assert "readout_error(0.2,0.3) of qubit 1" in repr(model)
 
 
+def test_channels_come_behind_what_is_initialized() -> None:
+    pair, flip = noise.depolarizing(0.1, 2), noise.bit_flip(0.2)
+    model = noise.NoiseModel().add(pair, "initialize").add(flip, ["reset", "initialize"], 2)
+    circuit = qd.Circuit(3, 1).h(0).measure(0, 0)
+    with circuit.if_(0, 1):
+        circuit.initialize(2, [2, 0])
+    applied = model.applied(circuit.x(2))
+    assert placed(applied)[2:] == [
+        ("initialize", (2, 0)),
+        ("depolarizing", (2, 0)),
+        ("bit_flip", (2,)),
+        ("x", (2,)),
+    ]
+    assert {i.condition for i in list(applied)[2:5]} == {(((0,), 1, True),)}
+    assert placed(noise.NoiseModel().add(flip).applied(qd.Circuit(2).initialize("10"))) == [
+        ("initialize", (0, 1)),
+        ("bit_flip", (0,)),
+        ("bit_flip", (1,)),
+    ]
+
+
 @pytest.mark.parametrize("qubits", [1, np.array(1), np.int8(1), [1], np.array([1], np.uint8), range(1, 2)], ids=repr)
 def test_qubits_of_models_in_whatever_holds_them(qubits) -> None:
     def errors(model: noise.NoiseModel) -> qd.Circuit:

@@ -116,6 +116,43 @@ def test_states_are_prepared_at_the_beginning_and_in_the_middle(noise: str, devi
         assert abs(mean - values_of(one, observable, None)) < 4 * mean.standard_error
 
 
+def tried_again(noise: str) -> qd.Circuit:
+    """An ancilla is prepared until it is read as 0, three times at most; another bit is written where two others say
+    so, and one where no bit can be 1."""
+    circuit = qd.Circuit(3, 5).ry(0.8, 0).cx(0, 1).readout_error([0.1, 0.2], 1).ry(1.1, 2).cx(2, 1).measure(1, 0)
+    for _ in range(2):
+        circuit.amplitude_damping(0.2, 0) if noise == "kraus" else circuit.depolarizing(0.2, 0)
+        with circuit.if_(0, 1):
+            circuit.reset(1).ry(0.9, 1).cx(0, 1).measure(1, 0)
+    circuit.ry(0.7, 0).measure(2, 1).cx(0, 2)
+    with circuit.if_([1, 0], 1) as unequal:
+        circuit.measure(0, 2)
+    with unequal:
+        circuit.measure(1, 2).rx(0.4, 2)
+    with circuit.if_(3, 1):
+        circuit.measure(0, 3)
+    with circuit.if_(3, 0):
+        circuit.measure(0, 4)
+    return circuit.ry(0.3, range(3)).measure(2, 1)
+
+
+@pytest.mark.parametrize("noise", ["kraus", "pauli"])
+@pytest.mark.parametrize("method", METHODS)
+def test_measurements_under_conditions_write_where_the_conditions_hold(noise: str, method: str, device: str) -> None:
+    circuit = tried_again(noise)
+    program = qd.noise.compile(circuit, method=method, dtype="complex128", device=device)
+    expected = {bits: 20000 * np.trace(rho).real for bits, rho in outcomes(circuit).items()}
+    likely = {"".join(map(str, bits[::-1])): count for bits, count in expected.items() if count > 1e-9}
+    found = program.counts(20000, seed=9)
+    assert len(likely) == 16
+    assert set(found) <= set(likely)
+    # Chi squared of 15 degrees of freedom is below 44.3 for all but 1 in 10,000 seeds.
+    assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 44.3
+    if method == "density_matrix":
+        rho = sum(outcomes(circuit.remove_final_measurements()).values())
+        np.testing.assert_allclose(program.density_matrix(), rho, atol=1e-12)
+
+
 @pytest.mark.parametrize("noise", ["kraus", "pauli"])
 def test_outcomes_that_nothing_tests_are_counted_too(noise: str, device: str) -> None:
     # Two bits are written twice, on other qubits; bit 2 is tested, and bit 4 is measured again at the end.
@@ -203,8 +240,8 @@ def test_what_takes_too_many_bits_is_refused() -> None:
         tested.bit_flip(0.1, 0)
     with pytest.raises(CircuitError, match="of qubit 0 is under a condition of 5 classical bits"):
         qd.noise.compile(tested)
-    twice = qd.Circuit(2, 2).measure(0, 0)
-    with twice.if_(0, 1):
-        twice.measure(1, 1)
-    with pytest.raises(CircuitError, match="qubit 1 is measured under a classical condition"):
-        qd.noise.compile(twice)
+    wide = qd.Circuit(5, 5).measure(range(4), range(4))
+    with wide.if_(range(4), 3):
+        wide.measure(4, 4)
+    with pytest.raises(CircuitError, match="qubit 4 is measured under a condition of 4 other classical bits, at most"):
+        qd.noise.compile(wide)
