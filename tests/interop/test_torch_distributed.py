@@ -213,12 +213,97 @@ def test_samplers_take_torchs_names() -> None:
     assert list(sampler) == [3, 7, 1]
 
 
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "StepLR": {"step_size": 3, "gamma": 0.5},
+    "MultiStepLR": {"milestones": [2, 5, 5, 8], "gamma": 0.5},
+    "ExponentialLR": {"gamma": 0.9},
+    "LinearLR": {"start_factor": 0.25, "total_iters": 4},
+    "LambdaLR": {"lr_lambda": [lambda t: 1 / (1 + t), lambda t: 0.9**t]},
+    "CosineAnnealingLR": {"T_max": 4, "eta_min": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_are_those_of_torch(name: str) -> None:
+    peer = pytest.importorskip("torch")
+
+    def start(library: Any) -> tuple[Any, list[Any]]:
+        groups = [{"params": [library.nn.Linear(1, 1).weight], "lr": lr} for lr in (0.1, 0.4)]
+        optimizer = library.optim.SGD(groups, lr=0.2)
+        made = library.optim.lr_scheduler
+        # Two schedules of one optimiser act together.
+        chain = [getattr(made, name)(optimizer, **SCHEDULES[name])]
+        return optimizer, [*chain, *([] if name == "LambdaLR" else [made.ExponentialLR(optimizer, 0.95)])]
+
+    both = [start(torch), start(peer)]
+    for step in range(14):
+        for i, (optimizer, schedules) in enumerate(both):
+            if step == 6:
+                optimizer.param_groups[1]["lr"] *= 0.5
+            if step == 9:
+                # Resumed elsewhere.
+                both[i] = start(torch if i == 0 else peer)
+                both[i][0].load_state_dict(optimizer.state_dict())
+                for new, old in zip(both[i][1], schedules, strict=True):
+                    new.load_state_dict(old.state_dict())
+            both[i][0].step()
+            for schedule in both[i][1]:
+                schedule.step()
+        ours, theirs = (schedules[0].get_last_lr() for _, schedules in both)
+        rates = [[group["lr"] for group in optimizer.param_groups] for optimizer, _ in both]
+        np.testing.assert_allclose(rates[0], rates[1], rtol=1e-12)
+        assert ours == rates[0]
+        assert len(ours) == len(theirs)
+
+
+def test_schedules_refuse_what_they_cannot_do() -> None:
+    made, optimizer = torch.optim.lr_scheduler, torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+    for call, message in (
+        (lambda: made.StepLR(optimizer, 2, last_epoch=3), r"last_epoch=3: resume by load_state_dict\(\)"),
+        (lambda: made.StepLR(optimizer, 0), "step_size"),
+        (lambda: made.CosineAnnealingLR(optimizer, 0), "T_max"),
+        (lambda: made.LinearLR(optimizer, 0.0), "start_factor=0.0"),
+        (lambda: made.LambdaLR(optimizer, [float, float]), r"2 functions were given for 1 group\(s\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(TypeError, match="not Linear"):
+        made.ExponentialLR(torch.nn.Linear(1, 1), 0.9)
+
+
+def test_loaders_take_torchs_options_or_name_them() -> None:
+    peer = pytest.importorskip("torch")
+    data, x = torch.utils.data, np.arange(10.0)
+    given = {"batch_size": 3, "sampler": [3, 1, 4, 1, 5], "drop_last": True, "num_workers": 2}
+    for options in (given, {"batch_sampler": [[0, 5], [7]]}, {"batch_size": 4, "num_workers": 1, "prefetch_factor": 3}):
+        mine = [batch[0].tolist() for batch in data.DataLoader(data.TensorDataset(x), **options)]
+        options = {k: v for k, v in options.items() if k not in ("num_workers", "prefetch_factor")}
+        their = peer.utils.data
+        assert mine == [b[0].tolist() for b in their.DataLoader(their.TensorDataset(peer.tensor(x)), **options)]
+    assert data.DataLoader(x, 2, False, None, None, 3).prefetch == 6
+    for options, message in (
+        ({"pin_memory": True}, "pin_memory=True: batches are copied to GPUs from ordinary memory here: leave it out"),
+        ({"num_workers": 1, "persistent_workers": True}, "persistent_workers=True: a thread"),
+        ({"worker_init_fn": print}, "worker_init_fn="),
+        ({"generator": object()}, "give seed="),
+        ({"prefetch_factor": 2}, "at least one worker"),
+        ({"num_workers": -1}, "num_workers=-1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.DataLoader(x, **options)
+
+
 @pytest.mark.parametrize(
     ("line", "name", "where"),
     [
         ("import {}.nn.functional as m", "relu", "qdist.tensor.functional"),
         ("from {}.nn import functional as m", "max_pool2d", "qdist.tensor.functional"),
         ("import {}.optim as m", "SGD", "qdist.optim"),
+        (
+            "import {}.optim.lr_scheduler as m",
+            "StepLR",
+            "qdist.interop.torch_distributed.torch.lr_scheduler",
+        ),
         ("from {} import optim as m", "AdamW", "qdist.optim"),
         ("import {}.nn as m", "Linear", "qdist.nn"),
         ("import {}.multiprocessing as m", "Process", "qdist.interop.torch_distributed.torch.multiprocessing"),

@@ -14,6 +14,7 @@ from . import device_mesh
 from .collectives import (
     ReduceOp,
     all_gather,
+    all_gather_into_tensor,
     all_reduce,
     all_to_all,
     barrier,
@@ -24,9 +25,11 @@ from .collectives import (
     recv,
     reduce,
     reduce_scatter,
+    reduce_scatter_tensor,
     scatter,
     send,
 )
+from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
 from .process_group import (
     Backend,
     GroupMember,
@@ -56,13 +59,17 @@ __all__ = [
     "TCPStore",
     "Work",
     "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
     "all_reduce",
     "all_to_all",
     "barrier",
     "broadcast",
+    "broadcast_object_list",
     "destroy_process_group",
     "device_mesh",
     "gather",
+    "gather_object",
     "get_backend",
     "get_rank",
     "get_world_size",
@@ -76,6 +83,8 @@ __all__ = [
     "recv",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_tensor",
     "scatter",
+    "scatter_object_list",
     "send",
 ]

@@ -22,6 +22,7 @@ from .work import Work
 __all__ = [
     "ReduceOp",
     "all_gather",
+    "all_gather_into_tensor",
     "all_reduce",
     "all_to_all",
     "barrier",
@@ -32,6 +33,7 @@ __all__ = [
     "recv",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_tensor",
     "scatter",
     "send",
 ]
@@ -69,7 +71,8 @@ def _written(tensor: Any, array: Array) -> None:
         tensor.data = array
 
 
-def _member(group: Group, call: str) -> Communicator | None:
+def member(group: Group, call: str) -> Communicator | None:
+    """The communicator of a group; None, with a warning, where this rank is not in it."""
     comm = communicator(group)
     if comm is None:
         warnings.warn(f"{call}: this rank is not in {group!r} and does nothing", stacklevel=3)
@@ -99,6 +102,16 @@ def _rows(tensors: Any, like: Array, size: int, name: str) -> list[Array]:
     return arrays
 
 
+def _check_parts(name: str, whole: Array, of: str, part: Array, size: int) -> None:
+    """Raises ValueError unless a tensor is made of as many parts as there are ranks."""
+    joined = (size * part.shape[0], *part.shape[1:]) if part.ndim else (size,)
+    if whole.dtype != part.dtype or whole.shape not in (joined, (size, *part.shape)):
+        raise ValueError(
+            f"{name} is {whole.dtype}{list(whole.shape)}, and {of} {part.dtype}{list(part.shape)}: of {size} ranks "
+            f"{name} is {part.dtype}{list(joined)}"
+        )
+
+
 def _stack(arrays: list[Array]) -> Array:
     return module_of(arrays[0]).stack(arrays)
 
@@ -114,7 +127,7 @@ def _fill(tensors: Sequence[Any], arrays: list[Array], rows: Any) -> None:
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Any:
     """The reduction of every rank's tensor, in every rank's tensor."""
-    comm = _member(group, "all_reduce")
+    comm = member(group, "all_reduce")
     if comm is None:
         return None
     array = _array(tensor)
@@ -124,7 +137,7 @@ def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Group = None, async_o
 
 def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False) -> Any:
     """The reduction of every rank's tensor, in that of ``dst``; the others keep theirs."""
-    comm = _member(group, "reduce")
+    comm = member(group, "reduce")
     if comm is None:
         return None
     array = _array(tensor)
@@ -136,7 +149,7 @@ def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: Group = None, a
 
 def broadcast(tensor: Any, src: int, group: Group = None, async_op: bool = False) -> Any:
     """``src``'s tensor in every rank's."""
-    comm = _member(group, "broadcast")
+    comm = member(group, "broadcast")
     if comm is None:
         return None
     array = _array(tensor)
@@ -146,7 +159,7 @@ def broadcast(tensor: Any, src: int, group: Group = None, async_op: bool = False
 
 def all_gather(tensor_list: Sequence[Any], tensor: Any, group: Group = None, async_op: bool = False) -> Any:
     """Every rank's tensor, in the tensors of every rank's list."""
-    comm = _member(group, "all_gather")
+    comm = member(group, "all_gather")
     if comm is None:
         return None
     own = _array(tensor)
@@ -155,11 +168,24 @@ def all_gather(tensor_list: Sequence[Any], tensor: Any, group: Group = None, asy
     return _done(call, async_op, list(tensor_list), lambda rows: _fill(tensor_list, arrays, rows))
 
 
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, async_op: bool = False) -> Any:
+    """Every rank's input, in every rank's output: one behind the other along the first axis, or along an axis more."""
+    comm = member(group, "all_gather_into_tensor")
+    if comm is None:
+        return None
+    array, own = _array(output_tensor, "output_tensor"), _array(input_tensor, "input_tensor")
+    _check_parts("output_tensor", array, "input_tensor", own, comm.size)
+    call = comm.all_gather(own, async_op=async_op)
+    return _done(
+        call, async_op, [output_tensor], lambda rows: _fill([output_tensor], [array], [rows.reshape(array.shape)])
+    )
+
+
 def gather(
     tensor: Any, gather_list: Sequence[Any] | None = None, dst: int = 0, group: Group = None, async_op: bool = False
 ) -> Any:
     """Every rank's tensor, in the tensors of ``dst``'s list; the others give none."""
-    comm = _member(group, "gather")
+    comm = member(group, "gather")
     if comm is None:
         return None
     own, root = _array(tensor), rank_in(comm, dst)
@@ -176,7 +202,7 @@ def scatter(
     tensor: Any, scatter_list: Sequence[Any] | None = None, src: int = 0, group: Group = None, async_op: bool = False
 ) -> Any:
     """Entry i of ``src``'s list, in rank i's tensor; the others give no list."""
-    comm = _member(group, "scatter")
+    comm = member(group, "scatter")
     if comm is None:
         return None
     array, root = _array(tensor), rank_in(comm, src)
@@ -193,7 +219,7 @@ def reduce_scatter(
     output: Any, input_list: Sequence[Any], op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Any:
     """The reduction of every rank's entry i, in rank i's output."""
-    comm = _member(group, "reduce_scatter")
+    comm = member(group, "reduce_scatter")
     if comm is None:
         return None
     array = _array(output, "output")
@@ -202,11 +228,25 @@ def reduce_scatter(
     return _done(call, async_op, [output], lambda _: _written(output, array))
 
 
+def reduce_scatter_tensor(
+    output: Any, input: Any, op: Any = ReduceOp.SUM, group: Group = None, async_op: bool = False
+) -> Any:
+    """The reduction of every rank's part i of the input, in rank i's output. Parts are one behind the other along the
+    first axis, or along an axis more."""
+    comm = member(group, "reduce_scatter_tensor")
+    if comm is None:
+        return None
+    array, whole = _array(output, "output"), _array(input, "input")
+    _check_parts("input", whole, "output", array, comm.size)
+    call = comm.reduce_scatter(whole.reshape(comm.size, *array.shape), _op(op), out=array, async_op=async_op)
+    return _done(call, async_op, [output], lambda _: _written(output, array))
+
+
 def all_to_all(
     output_tensor_list: Sequence[Any], input_tensor_list: Sequence[Any], group: Group = None, async_op: bool = False
 ) -> Any:
     """Entry i of rank j's inputs, in entry j of rank i's outputs. Shapes may differ, as long as both sides agree."""
-    comm = _member(group, "all_to_all")
+    comm = member(group, "all_to_all")
     if comm is None:
         return None
     for name, tensors in (("output_tensor_list", output_tensor_list), ("input_tensor_list", input_tensor_list)):
@@ -229,7 +269,7 @@ def all_to_all(
 
 def barrier(group: Group = None, async_op: bool = False) -> Any:
     """Returns once every rank of the group has called it."""
-    comm = _member(group, "barrier")
+    comm = member(group, "barrier")
     if comm is None:
         return None
     call = comm.barrier(async_op=async_op)
@@ -241,14 +281,14 @@ def barrier(group: Group = None, async_op: bool = False) -> Any:
 
 def send(tensor: Any, dst: int, group: Group = None, tag: int = 0) -> None:
     """Sends a tensor to one rank, which calls recv or irecv; returns when it may be changed again."""
-    comm = _member(group, "send")
+    comm = member(group, "send")
     if comm is not None:
         comm.send(_array(tensor), rank_in(comm, dst), tag)
 
 
 def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0) -> int:
     """Receives from one rank into a tensor; returns its number. The rank must be named."""
-    comm = _member(group, "recv")
+    comm = member(group, "recv")
     if comm is None:
         return -1
     array = _array(tensor)
@@ -259,13 +299,13 @@ def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0)
 
 def isend(tensor: Any, dst: int, group: Group = None, tag: int = 0) -> Work | None:
     """Starts sending a tensor, which must not be changed before wait() of the Work returns."""
-    comm = _member(group, "isend")
+    comm = member(group, "isend")
     return None if comm is None else Work(comm.isend(_array(tensor), rank_in(comm, dst), tag), [tensor])
 
 
 def irecv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0) -> Work | None:
     """Starts receiving into a tensor, which must not be read before wait() of the Work returns."""
-    comm = _member(group, "irecv")
+    comm = member(group, "irecv")
     if comm is None:
         return None
     array = _array(tensor)

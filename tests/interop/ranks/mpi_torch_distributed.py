@@ -109,6 +109,16 @@ def test_every_collective_writes_into_what_it_is_given(kind: str, async_op: bool
     finished(dist.scatter(x, given, last, async_op=async_op), async_op)
     np.testing.assert_array_equal(values(x), 10.0 * rank + of_rank(last))
 
+    for shape in ((size * of_rank(0).shape[0], *of_rank(0).shape[1:]), (size, *of_rank(0).shape)):
+        whole = made(np.zeros(shape), kind)
+        finished(dist.all_gather_into_tensor(whole, own(kind), async_op=async_op), async_op)
+        np.testing.assert_array_equal(values(whole), everyone().reshape(shape))
+        x, parts = own(kind), made((10.0 * rank + everyone()).reshape(shape), kind)
+        finished(dist.reduce_scatter_tensor(x, parts, async_op=async_op), async_op)
+        np.testing.assert_array_equal(values(x), size * of_rank(rank) + 10.0 * sum(range(size)))
+        with pytest.raises(ValueError, match=rf"of {size} ranks output_tensor is float64"):
+            dist.all_gather_into_tensor(own(kind)[1:], own(kind), async_op=async_op)
+
     x = own(kind)
     finished(dist.reduce_scatter(x, [made(r + of_rank(rank)) for r in range(size)], async_op=async_op), async_op)
     np.testing.assert_array_equal(values(x), size * rank + everyone().sum(0))
@@ -121,6 +131,27 @@ def test_every_collective_writes_into_what_it_is_given(kind: str, async_op: bool
 
     work = dist.barrier(async_op=async_op)
     assert work.wait() if async_op else work is None
+
+
+def test_objects_of_every_rank() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    last, mine = size - 1, {"rank": rank, "x": np.arange(rank + 1)}
+    found: list = [None] * size
+    dist.all_gather_object(found, mine)
+    assert [(one["rank"], len(one["x"])) for one in found] == [(r, r + 1) for r in range(size)]
+    found = [rank, "none"]
+    dist.broadcast_object_list(found, last)
+    assert found == [last, "none"]
+    found = [None] * size
+    dist.gather_object(rank, found if rank == last else None, last)
+    assert found == (list(range(size)) if rank == last else [None] * size)
+    found = [None]
+    dist.scatter_object_list(found, [f"for {r}" for r in range(size)] if rank == last else None, last)
+    assert found == [f"for {rank}"]
+    with pytest.raises(ValueError, match=rf"all_gather_object: {size} objects come for a list of {size + 1}"):
+        dist.all_gather_object([None] * (size + 1), rank)
+    with pytest.raises(ValueError, match=rf"rank {last} gives 1 objects to {size} ranks"):
+        dist.scatter_object_list([None], ["one"], last)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=NO_BITS) if n[0] == "B" else n for n in REDUCTIONS])
