@@ -101,7 +101,7 @@ class _Memory:
             )
         flips = _flips(circuit)
         self.flips = None if flips is None else np.concatenate([flips, np.zeros((len(kept), 2))])
-        self._num_clbits, self._written = circuit.num_clbits, set[int]()
+        self._written = set[int]()
         measured = ((k, i.clbits[0]) for k, i in enumerate(body) if i.gate.kind == "measure")
         self._last = {clbit: k for k, clbit in measured if clbit not in readings}
 
@@ -141,9 +141,10 @@ class _Memory:
         seen = np.sqrt([[1 - up, up], [down, 1 - down]])
         size = 2 << len(tested)
         operators = np.zeros((2, 2, 2, size, size), np.complex128)  # By outcome, the bit as it was, and as it is read.
+        holds = _holds(condition, tested)
         for index in range(size):  # The qubit is bit 0, the classical bits come behind.
             outcome, was = index & 1, index >> 1 & 1
-            if self._holds(condition, tested, index >> 1):
+            if holds[index >> 1]:
                 for read in (0, 1):
                     operators[outcome, was, read, index ^ (was ^ read) << 1, index] = seen[outcome, read]
             else:
@@ -160,24 +161,47 @@ class _Memory:
     def _controlled(self, instruction: Instruction) -> list[Instruction]:
         gate, qubits, params, _, condition = instruction
         tested = self._tested(condition)
-        true = [value for value in range(1 << len(tested)) if self._holds(condition, tested, value)]
-        if not tested or not true:
-            return [instruction._replace(condition=())] if true else []
-        controls = tuple(self.qubits[clbit] for clbit in tested)
+        holds = _holds(condition, tested)
+        if not tested or not holds.any():
+            return [instruction._replace(condition=())] if holds.any() else []
         if isinstance(gate, Channel):
             if len(qubits) + len(tested) > _MOST_TESTED:
                 raise CircuitError(
                     f"{gate.symbol} of {_named(qubits)} is under a condition of {len(tested)} classical bits: the "
                     f"qubits and bits of a channel are at most {_MOST_TESTED} together"
                 )
-            return [Instruction(_under(gate, true, len(tested)), qubits + controls)]
-        return [Instruction(gate.controlled(len(tested), value), controls + qubits, params) for value in true]
+            return [Instruction(_under(gate, holds), qubits + tuple(self.qubits[clbit] for clbit in tested))]
+        found = []
+        for bits in _cubes(holds):
+            controls = tuple(self.qubits[tested[k]] for k in bits)
+            value = sum(bit << place for place, bit in enumerate(bits.values()))
+            under = gate.controlled(len(bits), value) if bits else gate
+            found.append(Instruction(under, controls + qubits, params))
+        return found
 
-    def _holds(self, condition: Sequence[Condition], tested: Sequence[int], value: int) -> bool:
-        bits = [0] * self._num_clbits
-        for k, clbit in enumerate(tested):
-            bits[clbit] = value >> k & 1
-        return all(test.holds(bits) for test in condition)
+
+def _holds(condition: Sequence[Condition], tested: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether the tests are true, by the values of the bits `tested`, the first as bit 0; all other bits are 0."""
+    values = np.arange(1 << len(tested))
+    bits = {clbit: values >> k & 1 for k, clbit in enumerate(tested)}
+    result = np.ones(len(values), np.bool_)
+    for test in condition:
+        other = np.zeros(len(values), np.bool_)
+        for place, clbit in enumerate(test.clbits):
+            other |= bits.get(clbit, 0) != test.value >> place & 1
+        result &= other != test.equal
+    return result
+
+
+def _cubes(holds: NDArray[np.bool_]) -> list[dict[int, int]]:
+    """Disjoint settings {bit: value} of some bits, which together are the indices that hold."""
+    if holds.all() or not holds.any():
+        return [{}] if holds.any() else []
+    low, high = np.split(holds, 2)
+    if np.array_equal(low, high):
+        return _cubes(low)
+    top = len(low).bit_length() - 1
+    return [{**bits, top: value} for value, half in enumerate((low, high)) for bits in _cubes(half)]
 
 
 def _misread(up: float, down: float) -> Channel:
@@ -188,13 +212,13 @@ def _misread(up: float, down: float) -> Channel:
     return Channel("misread", 1, np.array([right, wrong], np.complex128), "")
 
 
-def _under(channel: Channel, values: Sequence[int], num_bits: int) -> Channel:
-    """The channel where the bits behind its qubits have one of these values, and nothing elsewhere."""
-    size = 1 << channel.num_qubits
+def _under(channel: Channel, holds: NDArray[np.bool_]) -> Channel:
+    """The channel where the bits behind its qubits have a value that holds, and nothing elsewhere."""
+    size, num_bits = 1 << channel.num_qubits, len(holds).bit_length() - 1
     operators = np.zeros((len(channel.data), size << num_bits, size << num_bits), np.complex128)
     for value in range(1 << num_bits):
         block = slice(value * size, (value + 1) * size)
-        if value in values:
+        if holds[value]:
             operators[:, block, block] = channel.data
         else:
             operators[0, block, block] = np.eye(size)

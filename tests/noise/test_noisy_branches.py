@@ -229,6 +229,22 @@ def test_a_model_adds_noise_to_gates_that_run() -> None:
     np.testing.assert_allclose(exact.probabilities(), [0.5, 0.125, 0, 0.375], atol=1e-12)
 
 
+def test_the_else_of_a_register_takes_a_gate_a_bit() -> None:
+    circuit = qd.Circuit(3, 4)
+    for clbit in range(4):
+        circuit.ry(0.6 + clbit, 0).measure(0, clbit)
+    with circuit.if_([3, 0, 2, 1], 9) as unequal:
+        circuit.rx(0.7, 1)
+    with unequal:
+        circuit.h(2)
+        with circuit.if_([1, 3], 2):
+            circuit.ry(0.4, 2)
+    program = qd.noise.compile(circuit, method="density_matrix", dtype="complex128")
+    gates = [(gate.base.name, gate.num_controls) for gate, qubits, *_ in program._noisy.circuit if qubits[-1] in (1, 2)]
+    assert sorted(gates) == [("h", 1), ("h", 2), ("h", 3), ("h", 4), ("rx", 4), ("ry", 2)]
+    np.testing.assert_allclose(program.density_matrix(), sum(outcomes(circuit).values()), atol=1e-12)
+
+
 def test_what_takes_too_many_bits_is_refused() -> None:
     wide = qd.Circuit(5, 60)
     for first in range(0, 60, 5):
