@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qdist.circuit import Circuit, CircuitError, PauliString, PauliSum, qasm
+from qdist.circuit import Circuit, CircuitError, PauliSum, qasm
 from qdist.circuit.qasm.errors import QasmError
 
 __all__ = ["observable", "with_values"]
-
-_TERM = re.compile(
-    r"\s*(?P<sign>[+-]?)\s*(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?(?P<paulis>[IXYZ][IXYZ0-9 ]*)?"
-)
 
 
 def with_values(circuit: Circuit, settings: Sequence[str]) -> Circuit:
@@ -111,22 +106,9 @@ def observable(text: str) -> PauliSum:
         except UnicodeDecodeError:
             raise ValueError(f"{where}: this is no text file") from None
         text = " ".join(line if line[0] in "+-" else f"+ {line}" for line in lines if line and line[0] != "#")
-    terms: list[tuple[PauliString, complex]] = []
-    at = 0
-    while at < len(text.rstrip()):
-        found = _TERM.match(text, at)
-        written = found is not None and (found["factor"] or found["paulis"])
-        if found is None or not written or (terms and not found["sign"]):
-            raise ValueError(
-                f"{where}: {text[at:].strip()[:20]!r} is no term of a sum of Pauli strings; write it as 0.5*Z0 Z1 - X2"
-            )
-        try:
-            factor = float(found["factor"] or 1.0)
-            string = PauliString((found["paulis"] or "").strip())
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
-        terms.append((string, -factor if found["sign"] == "-" else factor))
-        at = found.end()
-    if not terms:
+    if not text.strip():
         raise ValueError(f"{where}: no term; write a sum of Pauli strings as 0.5*Z0 Z1 - X2")
-    return PauliSum(terms)
+    try:
+        return PauliSum(text)
+    except CircuitError as error:
+        raise ValueError(f"{where}: {error}") from None

@@ -106,6 +106,42 @@ class TestConstruction:
         assert PauliSum(list(expected)) == expected
         assert PauliSum("X5") == PauliSum({"X5": 1.0}) == PauliSum(PauliString("X5"))
 
+    def test_text_is_a_sum_as_it_is_printed(self):
+        wanted = PauliSum([("Z0 Z1", 0.5), ("X2", -1.0), ("", 2.0), ("YII", 1e-3)])
+        assert PauliSum("0.5*Z0 Z1 - X2 + 2 + 1e-3 YII") == wanted
+        assert PauliSum(str(wanted)) == wanted
+        assert PauliSum("-Z0") == PauliSum("- 1.0 * Z0") == PauliSum({"Z0": -1.0})
+        assert PauliSum("3") == PauliSum({"": 3.0})
+        assert PauliSum("") == PauliSum({"": 1.0})
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.text("IXYZ", min_size=1, max_size=4),
+                st.floats(-1e9, 1e9).map(lambda x: float(f"{x:.10g}")).filter(lambda x: abs(x) > 1e-300 or x == 0),
+            ),
+            min_size=1,
+        )
+    )
+    def test_what_a_sum_prints_is_read_as_that_sum(self, terms):
+        assert PauliSum(str(PauliSum(terms))) == PauliSum(terms)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("0.5*Z0 Z1 -", r"'-' is no term of a sum of Pauli strings; write it as 0\.5\*Z0 Z1 - X2"),
+            ("Z0 + Q1", r"'\+ Q1' is no term"),
+            ("1j * Z0", r"'j \* Z0' is no term"),
+            ("0.5.5*Z0", r"'0\.5\.5' in a sum of Pauli strings is no number"),
+            ("1e999*Z0", "finite"),
+            ("Z0 * Z1", r"'\* Z1' is no term"),
+            ("2 * Z0 Z0", "qubit 0 appears twice"),
+        ],
+    )
+    def test_text_that_is_no_sum_is_refused_with_the_place(self, text, message):
+        with pytest.raises(CircuitError, match=message):
+            PauliSum(text)
+
     def test_masks(self):
         expected = PauliSum({"X0 Y1": 2.0, "Z1": -1})
         assert PauliSum.from_masks([0b11, 0], [0b10, 0b10], [2.0, -1]) == expected

@@ -123,7 +123,7 @@ def test_on_ranks_started_here(tmp_path, capsys) -> None:
         (["--observable", "@words.npy"], "--observable @words.npy: this is no text file"),
         (["--param", "phi=1"], "without a value: theta[0], theta[1], theta[2]; give --param theta[0]=0.3"),
         (["--observable", "Z0 +"], "'+' is no term of a sum of Pauli strings; write it as"),
-        (["--observable", "Q0"], "'Q0' is no term"),
+        (["--observable", "Q0"], "'Q0' at position 0 of the Pauli string 'Q0': expected I, X, Y or Z"),
         (["--observable", "Z0 Z0"], "--observable Z0 Z0: 'Z0' at position 3"),
         (["--device", "tpu"], "device='tpu': use 'cpu', 'cuda'"),
         (["--output", "x.txt"], "--output x.txt: a name that ends in .json or .npy"),

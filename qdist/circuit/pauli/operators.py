@@ -151,8 +151,9 @@ class PauliSum(Operator["PauliSum"]):
     the identity. To add up very many terms, give them all to the constructor rather than one at a time.
 
     Args:
-        terms: a dict {"Z0 Z1": -1.0, "X3": 0.5}, (string, coefficient) pairs, or one string with coefficient
-            1. A string is a PauliString, factors like "X0 Y2", or a label like "XIYZ" (highest qubit first).
+        terms: a dict {"Z0 Z1": -1.0, "X3": 0.5}, (string, coefficient) pairs, one string with coefficient 1, or
+            text like "-1.0*Z0 Z1 + 0.5*X3", as ``str`` of a sum with real coefficients. A string is a PauliString,
+            factors like "X0 Y2", or a label like "XIYZ" (highest qubit first).
 
     Raises:
         CircuitError: for malformed strings and coefficients that are not finite numbers.
@@ -176,7 +177,9 @@ class PauliSum(Operator["PauliSum"]):
         if isinstance(terms, PauliSum):
             self._set(terms._x, terms._z, terms._coefficients)
             return
-        if isinstance(terms, str | PauliString):
+        if isinstance(terms, str):
+            terms = text.parse_sum(terms)
+        if isinstance(terms, PauliString):
             terms = [(terms, 1.0)]
         if not isinstance(terms, Iterable) or conversion(terms):
             raise TypeError(

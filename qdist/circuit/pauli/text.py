@@ -1,4 +1,4 @@
-"""Pauli strings as text: "X0 Y2" (letter and qubit) and "XIYZ" (a label, highest qubit first)."""
+"""Pauli strings as text, "X0 Y2" (letter and qubit) or "XIYZ" (a label, highest qubit first); sums, "0.5*Z0 - X2"."""
 
 import re
 from functools import lru_cache
@@ -8,6 +8,9 @@ from ..errors import CircuitError
 from .masks import MAX_QUBITS
 
 _FACTOR = re.compile(r"([IXYZ])([0-9]+)")
+_TERM = re.compile(
+    r"\s*(?P<sign>[+-]?)\s*(?:(?P<factor>[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*\*?\s*)?(?P<paulis>[IXYZ][IXYZ0-9 ]*)?"
+)
 _X_DIGITS = str.maketrans("IXYZ", "0110")
 _Z_DIGITS = str.maketrans("IXYZ", "0011")
 _LETTERS = "IXZY"  # indexed by x + 2 z
@@ -33,6 +36,31 @@ def parse(text: str) -> tuple[int, int]:
         z |= masks[1]
         used |= masks[2]
     return x, z
+
+
+def parse_sum(text: str) -> list[tuple[str, float]]:
+    """The Pauli strings, as text, and coefficients of a sum: "0.5*Z0 Z1 - 1.5 X1 X2 + 2".
+
+    Text without a sign and a coefficient is one string. Raises CircuitError, which names the place, for what is no sum.
+    """
+    if not re.search(r"[-+*]|^\s*[0-9.]", text):
+        return [(text, 1.0)]
+    terms: list[tuple[str, float]] = []
+    at = 0
+    while at < len(text.rstrip()):
+        found = _TERM.match(text, at)
+        written = found is not None and (found["factor"] or found["paulis"])
+        if found is None or not written or (terms and not found["sign"]):
+            raise CircuitError(
+                f"{text[at:].strip()[:20]!r} is no term of a sum of Pauli strings; write it as 0.5*Z0 Z1 - X2"
+            )
+        try:
+            factor = float(found["factor"] or 1.0)
+        except ValueError:
+            raise CircuitError(f"{found['factor']!r} in a sum of Pauli strings is no number") from None
+        terms.append(((found["paulis"] or "").strip(), -factor if found["sign"] == "-" else factor))
+        at = found.end()
+    return terms
 
 
 # The same few factors come back in every string of a Hamiltonian; the cache makes 1e5 strings quick to read.
