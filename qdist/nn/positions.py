@@ -21,6 +21,9 @@ def positions(length: int) -> NDArray[np.int64]:
     if place is None or place.positions is None:
         return np.arange(length)
     if len(place.positions) != length:
-        raise ValueError(f"positions({length}): this rank has {len(place.positions)} positions of the sequence")
+        raise ValueError(
+            f"positions({length}): the model's input has {len(place.positions)} positions here, and those are what it "
+            "asks for; to slices of it, as sequence_parallel makes them, add a table that Plan(positions=...) names"
+        )
     place.asked_for_positions = True
     return place.positions.copy()

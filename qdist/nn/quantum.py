@@ -168,8 +168,8 @@ class QuantumLayer(Module):
         if plan.far and comm is not None and comm.rank == 0 and plan.num_qubits <= _TINY:
             warnings.warn(
                 f"the layer's state of {plan.num_qubits} qubits ({readable_size(plan.state_bytes)}) is split over "
-                f"{comm.size} ranks, which is many times slower than on one: leave comm out, or use a mesh that has "
-                "these ranks on its axis 'dp', where each takes rows of the batch",
+                f"{comm.size} ranks, which is many times slower than on one: run it in one process, or without comm on "
+                "every rank, each with rows of the batch (DataParallel, the axis 'dp' of a mesh)",
                 stacklevel=above,
             )
 

@@ -235,3 +235,12 @@ def test_one_process_receives_what_it_sent_itself_and_nothing_else() -> None:
 def test_a_mesh_is_of_a_communicator():
     with pytest.raises(TypeError, match=r"of a communicator such as .*, not int"):
         qc.Mesh(4, dp=4)
+
+
+def test_masked_numbers_are_not_sent_as_if_they_were_there() -> None:
+    comm = qc.init()
+    hidden, open_ = np.ma.array([1.0, 2.0], mask=[True, False]), np.ma.array([1.0, 2.0])
+    for call in (comm.all_reduce, comm.all_gather, lambda x: comm.all_reduce(x, out=np.empty(2)), comm.broadcast):
+        with pytest.raises(TypeError, match=r"masked array cannot be communicated.*x\.filled\(0\)"):
+            call(hidden)
+        assert call(open_).ravel().tolist() == [1.0, 2.0]

@@ -26,9 +26,11 @@ def module_of(x: Array) -> Any:
 def as_input(x: Any) -> Array:
     """``x`` as a C-contiguous array of native byte order; no copy when it is one already.
 
-    Raises TypeError for what is no array of numbers.
+    Raises TypeError for what is no array of numbers, or masks some of them.
     """
     if type(x) is not np.ndarray and not is_cupy(x):
+        if np.ma.is_masked(x):
+            raise TypeError("a masked array cannot be communicated, only numbers can: fill it, x.filled(0)")
         x = np.asarray(x)
     dtype = x.dtype
     check_movable(dtype)

@@ -38,7 +38,7 @@ from qdist.parallel.replica.replica import Replica, check_same_model
 from qdist.parallel.replica.row_share import Share
 from qdist.parallel.sequence.context import shard_sequence, unshard_sequence
 from qdist.parallel.sequence.positions import positions_of
-from qdist.parallel.sequence.watch import watching
+from qdist.parallel.sequence.watch import explaining, watching
 from qdist.parallel.zero.sharded_model import Zero
 from qdist.tensor import Generator, Tensor, no_grad, random
 from qdist.tensor.arrays import Array
@@ -452,6 +452,8 @@ class ParallelModel:
     def _watching(self, x: Any) -> AbstractContextManager[None]:
         """Now and then, along "cp": raises ValueError where the model takes this rank's positions for all of them."""
         context = self.mesh.shape.get("cp", 1)
+        if context == 1 and self.plan.sequence_parallel:
+            return explaining(f"sequence_parallel along tp={self.mesh.shape['tp']}")
         if context == 1 or not is_due(self._backwards + 1):
             return nullcontext()
         return watching(as_tuple(x), context)

@@ -19,7 +19,7 @@ from qdist.parallel.sequence.watched_rules import FOLLOW, SAME, Axis, Outcome, S
 from qdist.tensor import Rule, Tensor, tracing
 from qdist.tensor.random import place
 
-__all__ = ["mark", "watching"]
+__all__ = ["explaining", "mark", "watching"]
 
 
 class _Run(NamedTuple):
@@ -137,15 +137,22 @@ def watching(inputs: tuple[Any, ...], ranks: int, axis: int = 1) -> Iterator[Non
                 watch.mark(x, 0 if by_row else axis)
     before, _now.watch = _now.watch, watch
     try:
-        with tracing(watch.take):
+        with tracing(watch.take), explaining(f"cp={ranks}"):
             yield
+    finally:
+        _now.watch = before
+
+
+@contextmanager
+def explaining(divider: str) -> Iterator[None]:
+    """Inside, shapes that fit in one process, and not where `divider` divides the sequence, raise a ValueError that
+    says so: NumPy's own tells nothing of ranks."""
+    try:
+        yield
     except ValueError as error:
         if "broadcast" not in str(error):
             raise
-        # Shapes that fit in one process: NumPy's own error tells nothing of ranks.
         raise ValueError(
-            f"cp={ranks} divides the sequence, so a rank has only some positions, and shapes do not fit: {error}. A "
-            "table as long as the whole sequence is named in Plan(positions=...)"
+            f"{divider} divides the sequence, so a rank has only some positions, and shapes do not fit: {error}. A "
+            "table as long as the whole sequence is a parameter or a buffer of the model, named in Plan(positions=...)"
         ) from error
-    finally:
-        _now.watch = before

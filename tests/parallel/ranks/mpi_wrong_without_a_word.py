@@ -121,6 +121,18 @@ def test_positions_that_the_plan_does_not_name_are_refused(comm, place) -> None:
             call(*words(0))
 
 
+@only(2)
+@pytest.mark.parametrize("place", [waves_of_asked_positions, lambda model, x: x + Tensor(np.ones((LENGTH, WIDTH)))])
+def test_positions_that_sequence_parallelism_cannot_place_are_told_the_way_out(comm, place) -> None:
+    layers = {"tokens": "vocabulary", "block": "block", "head": "column-gather"}
+    plan = Plan(layers, sequence_parallel=True, positions=NAMED)
+    trained = parallelize(placed(place), Mesh(comm, tp=2), plan, **OPTIMIZER)
+    told = r"(sequence_parallel along tp=2 divides the sequence|sequence_parallel makes them).* Plan\(positions=...\)"
+    for call in (trained.backward, trained.eval_batch, lambda x, y: trained.predict(x)):
+        with pytest.raises(ValueError, match=told):
+            call(*words(0))
+
+
 def by_hand(x: Tensor) -> Tensor:
     return functional.softmax(x @ x.swapaxes(1, 2)) @ x
 
