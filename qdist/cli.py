@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(*given[:1]).parse_args(_with_minus(given))
     try:
         code = options.command(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the shell has closed it: `qdist info >&-`.
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # What Python writes at its end goes nowhere, instead of raising once more.

@@ -119,6 +119,14 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(file, capsys, text, argument
     assert printed.err.count("\n") == 1
 
 
+def test_a_stdout_that_is_closed_is_no_error(file, tmp_path) -> None:
+    shell, result = '"$0" -m qdist simulate "$1" --shots 10 -o "$2" >&-', tmp_path / "result.json"
+    command = ["sh", "-c", shell, sys.executable, file(BELL), str(result)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sum(json.loads(result.read_text())["counts"].values()) == 10
+
+
 def test_missing_file_from_the_shell(tmp_path) -> None:
     command = [sys.executable, "-m", "qdist", "simulate", str(tmp_path / "none.qasm")]
     done = subprocess.run(command, capture_output=True, text=True)
