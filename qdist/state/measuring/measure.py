@@ -19,7 +19,7 @@ from qdist.state.shards import Shards
 if TYPE_CHECKING:
     from qdist.comm import Communicator
 
-__all__ = ["Seed", "collapse", "generator", "measure", "probabilities", "reset", "sample"]
+__all__ = ["Seed", "collapse", "drawn", "generator", "measure", "probabilities", "reset", "sample"]
 
 Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator | None
 
@@ -54,13 +54,17 @@ def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
     A shot decides qubit by qubit, the highest first, each with a random number of its own: the k-th shot of a
     seed is the same for every layout, number of threads and number of ranks.
     """
-    n, positions = sv.num_qubits, sv.layout.positions
     key = _key(sv, seed, shots)
     if shots == 0:
         return np.zeros(0, np.int64)
     check_copies(sv.comm, shots * _BYTES_A_SHOT, f"{shots} shots", "draw fewer at a time")
+    return drawn(sv, np.arange(shots), key)
+
+
+def drawn(sv: Shards, numbers: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+    """The shots with these numbers, by the random numbers of the key."""
+    n, positions, shots = sv.num_qubits, sv.layout.positions, len(numbers)
     depth = max(min(n, _BLOCK_BITS), n - _MAX_BLOCKS_BITS)
-    numbers = np.arange(shots)
     if depth == n:
         return _draw(probabilities(sv, range(n)), numbers, key)
     block = _draw(probabilities(sv, range(depth, n)), numbers, key)
@@ -80,7 +84,7 @@ def sample(sv: Shards, shots: int, seed: Seed) -> NDArray[np.int64]:
         row = np.repeat(np.arange(len(bases[some])), np.diff(ends))
         chosen = order[ends[0] : ends[-1]]
         leaf = np.empty(len(row), np.int64)
-        kernels.descend(sv.sum_over_ranks(trees), depth, row, chosen, key, n - depth, leaf)
+        kernels.descend(sv.sum_over_ranks(trees), depth, row, numbers[chosen], key, n - depth, leaf)
         result[chosen] = leaf | hit[start + row] << depth
     return result
 

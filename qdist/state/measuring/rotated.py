@@ -19,7 +19,7 @@ from qdist.state.moves.exchange import swap_bits
 from qdist.state.recent import Recent
 from qdist.state.shards import Shards
 
-__all__ = ["ReadoutError", "flip_probabilities", "flipped", "parity_signs", "sampled"]
+__all__ = ["ReadoutError", "flip_probabilities", "flipped", "parity_signs", "rotated", "sampled"]
 
 ReadoutError = float | tuple[float, float] | Sequence[tuple[float, float]] | None
 """The probability that a bit is read wrong; (of reading 1 for 0, of reading 0 for 1); or such a pair for each qubit."""
@@ -32,9 +32,7 @@ def sampled(
     sv: Shards, letters: str, shots: int, rng: np.random.Generator, flips: NDArray[np.float64] | None
 ) -> NDArray[np.int64]:
     """Shots with qubit q measured in the basis of letters[q]: bit q of each is 1 where -1 was found."""
-    if set(letters) & {"X", "Y"}:
-        sv = _rotated(sv, letters)
-    return flipped(sample(sv, shots, rng), flips, rng)
+    return flipped(sample(rotated(sv, letters), shots, rng), flips, rng)
 
 
 class _Rotation:
@@ -69,7 +67,10 @@ class _Rotation:
 _rotations: Recent[_Rotation] = Recent(_MOST_ROTATIONS)
 
 
-def _rotated(sv: Shards, letters: str) -> Shards:
+def rotated(sv: Shards, letters: str) -> Shards:
+    """A copy whose qubit q shows in Z what the state's shows in letters[q]; the state itself where all are Z."""
+    if not set(letters) & {"X", "Y"}:
+        return sv
     # Threads of several ranks could wait for each other's: those of one process are kept.
     if sv.comm.size > 1:
         return _Rotation(sv, letters).of(sv)

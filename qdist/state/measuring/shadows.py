@@ -6,6 +6,7 @@ letters, and else 0, has the mean <P> (Huang, Kueng, Preskill, Nature Physics 16
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +16,16 @@ from qdist.backends.errors import StateError
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum
-from qdist.state.measuring.measure import Seed, generator
-from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, sampled
+from qdist.state.measuring.measure import Seed, drawn, generator
+from qdist.state.measuring.random_bases import LETTERS, measured
+from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, flipped, rotated
+from qdist.state.moves.gather import gathered
 from qdist.state.shards import Shards
 
 __all__ = ["Shadow", "shadow"]
+
+_GATHERED = 20
+"""Qubits of states that every rank, and the host of a GPU, take whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +63,27 @@ class Shadow:
 
 
 def shadow(sv: Shards, shots: int, seed: Seed, readout_error: ReadoutError = None) -> Shadow:
-    """So many shots, each in a random basis. Shots in the same basis are drawn from one rotated copy of the state."""
+    """So many shots, each in a random basis."""
     rng = generator(sv.comm, seed)
     flips = flip_probabilities(readout_error, sv.num_qubits, sv.comm)
-    bases = rng.integers(0, 3, (checks.checked_shots(shots), sv.num_qubits), dtype=np.uint8)
-    bits = np.zeros_like(bases)
+    bases = rng.integers(0, len(LETTERS), (checks.checked_shots(shots), sv.num_qubits), dtype=np.uint8)
+    samples = flipped(_samples(sv, bases, int(rng.integers(1 << 63))), flips, rng)
+    return Shadow(bases, (samples[:, None] >> np.arange(sv.num_qubits) & 1).astype(np.uint8))
+
+
+def _samples(sv: Shards, bases: NDArray[np.uint8], key: int) -> NDArray[np.int64]:
+    """A basis state a shot, bit q the outcome of qubit q; the same for a key whichever way they are found."""
+    norm = sv.norm()
+    if not (norm > 0 and math.isfinite(norm)):
+        raise StateError(f"the state's norm is {norm:g}; nothing can be drawn from it")
+    if sv.num_qubits <= _GATHERED or (sv.comm.size == 1 and sv.backend.is_host):
+        whole = gathered(sv, None)
+        assert whole is not None, "every rank asked for it"
+        return measured(whole, bases, key)
+    # Shots in the same bases are drawn from one copy of the state.
+    samples = np.empty(len(bases), np.int64)
     kinds, which = np.unique(bases, axis=0, return_inverse=True)
-    places = np.arange(sv.num_qubits)
     for k, kind in enumerate(kinds):
         rows = np.flatnonzero(which.reshape(-1) == k)
-        samples = sampled(sv, "".join("XYZ"[letter] for letter in kind), len(rows), rng, flips)
-        bits[rows] = (samples[:, None] >> places & 1).astype(np.uint8)
-    return Shadow(bases, bits)
+        samples[rows] = drawn(rotated(sv, "".join(LETTERS[basis] for basis in kind)), rows, key)
+    return samples
