@@ -23,8 +23,9 @@ __all__ = ["ReducedStates"]
 Qubits = int | Sequence[int]
 _NUMBER = int | float | np.integer | np.floating
 
-_ROWS = 1 << 14
-"""Of the amplitudes that are converted to double at a time."""
+_AMPLITUDES, _MOST_AMPLITUDES = 1 << 14, 1 << 21
+"""That are converted to double at a time: as many as stay in a cache; of large matrices as many as the matrix has
+entries, so that adding to it is not what takes the time, but no more than these."""
 _NEAR_ONE = 1e-2
 """Orders of an entropy that are so near to one are computed as their difference from it."""
 _SMALL = 20
@@ -172,7 +173,7 @@ def _density(sv: Shards, qubits: Sequence[int]) -> NDArray[np.complex128]:
             positions[qubit] = place
         relayout(sv, Layout(positions))
     found = np.zeros((1 << count, 1 << count), np.complex128)
-    rows = max(1, _ROWS >> count) if count < 14 else 1
+    rows = max(1, min(max(_AMPLITUDES, 1 << 2 * count), _MOST_AMPLITUDES) >> count)
     for _, shard in sv.shards():
         table = shard.reshape(-1, 1 << count)
         for start in range(0, len(table), rows):
