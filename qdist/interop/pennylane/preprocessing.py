@@ -31,7 +31,7 @@ from pennylane.operation import Operator
 from pennylane.ops import Conditional, MidMeasure
 from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript
-from pennylane.transforms import broadcast_expand, defer_measurements
+from pennylane.transforms import broadcast_expand, defer_measurements, split_to_single_terms
 from pennylane.transforms.core import CompilePipeline, transform
 
 from . import operations
@@ -66,6 +66,7 @@ def pipeline(wires: Any, mcm_method: str | None, adjoint: bool, equal_shapes: bo
     program.add_transform(_expand_where_rows_differ_in_more_than_angles)
     if adjoint:
         program.add_transform(_validate_trainable_parameters)
+        program.add_transform(_split_sums_with_trained_coefficients)
         program.add_transform(_divide_by_how_measurements_are_differentiated, wires=wires)
         if equal_shapes:
             program.add_transform(_give_every_row_its_own_parameters)
@@ -165,10 +166,27 @@ def _has_branches_or_data(op: Operator) -> bool:
 
 @transform
 def _validate_trainable_parameters(tape: QuantumScript) -> Any:
-    """PennyLane's validation, but of amplitudes that the tape begins with, which have derivatives here."""
+    """PennyLane's validation, but of amplitudes that the tape begins with and of observables: both have derivatives."""
     begun = operations.gives_amplitudes(tape.operations)
-    validate_adjoint_trainable_params(tape.copy(ops=tape.operations[1:]) if begun else tape)
+    validate_adjoint_trainable_params(tape.copy(ops=tape.operations[1 if begun else 0 :], measurements=[]))
     return (tape,), _first
+
+
+@transform
+def _split_sums_with_trained_coefficients(tape: QuantumScript) -> Any:
+    """Expectation values of Pauli strings where the coefficients of sums of them are differentiated, which the user's
+    framework multiplies."""
+    trained = [mp.obs for mp in tape.measurements if isinstance(mp, ExpectationMP) and _is_trained(mp)]
+    # Coefficients of other operators come without their derivatives.
+    if tape.shots or not trained or any(obs.pauli_rep is None for obs in trained):
+        return (tape,), _first
+    return split_to_single_terms(tape)
+
+
+def _is_trained(mp: MeasurementProcess) -> bool:
+    """Whether numbers of the observable are differentiated; of PennyLane's NumPy those are boxes, not arrays."""
+    data = () if mp.obs is None else mp.obs.data
+    return any(qml.math.requires_grad(datum) and not isinstance(datum, np.ndarray) for datum in data)
 
 
 @transform
@@ -215,16 +233,33 @@ def _divide_by_how_measurements_are_differentiated(tape: QuantumScript, wires: A
             first = left.pop(0)
             found.update(zip(natives, (first,) if len(natives) == 1 else first))
         found.update(zip(rotated, left))
-        positions = qml.wires.Wires(range(len(place)))
-        found.update((k, mp.process_state(left[-1], positions)) for k, mp in zip(others, from_state))
+        if others:
+            found.update((k, _value(mp, left[-1], len(place))) for k, mp in zip(others, from_state))
         return found[0] if len(found) == 1 else tuple(found[k] for k in range(len(found)))
 
     return tuple(tapes), measured
 
 
+def _value(mp: MeasurementProcess, state: Any, num_wires: int) -> Any:
+    """The value of a measurement in a state, or those in rows of states, computed in the framework of the state."""
+    if mp.obs is None:
+        return mp.process_state(state, qml.wires.Wires(range(num_wires)))
+    # By the matrix, not by eigenvectors as PennyLane does: these have no derivatives where two eigenvalues are equal.
+    math, wires = qml.math, list(mp.obs.wires)
+    rows, own = math.shape(state)[:-1], 1 << len(wires)
+    others = [wire for wire in range(num_wires) if wire not in wires]
+    tensor = math.transpose(math.reshape(state, (-1, *(2,) * num_wires)), [0, *(1 + wire for wire in others + wires)])
+    ket = math.reshape(tensor, (-1, (1 << num_wires) // own, own))
+    image = ket @ math.transpose(math.cast_like(mp.obs.matrix(), state), (1, 0))
+    mean = math.sum(math.real(math.conj(ket) * image), axis=(-2, -1))
+    if isinstance(mp, VarianceMP):
+        mean = math.sum(math.real(math.conj(image) * image), axis=(-2, -1)) - mean**2
+    return math.reshape(mean, rows)
+
+
 def _is_differentiable(mp: MeasurementProcess) -> bool:
     if isinstance(mp, ExpectationMP | VarianceMP):
-        return mp.obs is not None
+        return mp.obs is not None and not _is_trained(mp)
     return type(mp) is StateMP or (isinstance(mp, ProbabilityMP) and mp.obs is None and mp.mv is None)
 
 

@@ -336,7 +336,7 @@ def test_jacobian_jvp_and_vjp_agree(batched):
         np.testing.assert_allclose(vjp[k], product if k == 0 else np.sum(product), atol=1e-9)
 
 
-def test_data_has_no_derivative_and_observables_are_warned_of():
+def test_matrices_of_a_tape_have_zeros_for_derivatives():
     tape = qml.tape.QuantumScript(
         [qml.RX(0.3, 0), qml.QubitUnitary(np.eye(2), wires=1)],
         [qml.expval(qml.Hermitian(np.diag([1.0, -1.0]), wires=0))],
@@ -347,12 +347,81 @@ def test_data_has_no_derivative_and_observables_are_warned_of():
     assert np.shape(vjp[1]) == (2, 2)
     assert not np.any(vjp[1])
 
-    def circuit(x, c):
-        qml.RX(x, 0)
-        return qml.expval(qml.Hamiltonian(c, [qml.Z(0)]))
 
-    with pytest.warns(UserWarning, match="non-trainable"):
-        qml.grad(qml.QNode(circuit, DEVICE, diff_method="adjoint"), argnums=0)(pnp.array(0.3), pnp.array([2.0]))
+def _trained_sum(c):
+    return qml.dot(c, [qml.Z("a") @ qml.Z(7), qml.X("a"), qml.Y(7)])
+
+
+def _trained_matrix(c):
+    rows = [qml.math.stack([c[0], c[1]]), qml.math.stack([c[1], c[2]])]
+    return qml.Hermitian(qml.math.stack(rows), wires=7)
+
+
+TRAINED_OBSERVABLES = {
+    "sum": lambda c: [qml.expval(_trained_sum(c))],
+    "beside others": lambda c: [
+        qml.expval(qml.Hamiltonian(c, [qml.Z("a"), qml.X(7), qml.Y("a")])),
+        qml.probs(wires=[7, "a"]),
+        qml.expval(qml.Z("b")),
+        qml.expval(c[1] * qml.X("a")),
+    ],
+    "not of Pauli strings": lambda c: [qml.expval(c[0] * qml.Hadamard("a") + c[2] * qml.Projector([1], wires=[7]))],
+    "matrix": lambda c: [qml.expval(_trained_matrix(c)), qml.expval(qml.Z("a"))],
+    "variances": lambda c: [qml.var(_trained_sum(c)), qml.var(_trained_matrix(c)), qml.vn_entropy(wires=["b"])],
+}
+
+
+@pytest.mark.parametrize("kind", TRAINED_OBSERVABLES)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_numbers_of_observables_are_differentiated(kind, rows):
+    torch = pytest.importorskip("torch")
+
+    def circuit(c, x):
+        for wire, angle in zip(["a", 7, "b"], x):
+            qml.RX(angle, wires=wire)
+        qml.CNOT(["a", 7])
+        qml.RY(x[0] * x[1], wires=7)
+        qml.CNOT([7, "b"])
+        return TRAINED_OBSERVABLES[kind](c)
+
+    def loss(values):
+        return sum((k + 1) * qml.math.sum(qml.math.sin(value)) for k, value in enumerate(values))
+
+    wires = ["b", "a", 7]
+    reference = qml.QNode(circuit, qml.device("default.qubit", wires=wires), interface=None)
+    node = qml.QNode(circuit, qml.device("qdist.qubit", wires=wires), interface="torch")
+    given = np.array([0.3, -0.7, 1.1]), np.array([[0.4, 1.3, 0.8], [0.1, 0.5, 2.0], [1.0, 0.2, 0.3]][:rows]).T.squeeze()
+    tensors = [torch.tensor(array, requires_grad=True) for array in given]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        values = node(*tensors)
+    loss(values).backward()
+    for value, expected in zip(values, reference(*given)):
+        assert value.shape == np.shape(expected)
+        np.testing.assert_allclose(value.detach(), expected, atol=1e-9)
+    # Not by backpropagation: PennyLane's variances are wrong there where eigenvalues are equal.
+    for array, tensor in zip(given, tensors):
+        for index in np.ndindex(array.shape):
+            ends, at = [], array[index]
+            for step in (1e-5, -1e-5):
+                array[index] = at + step
+                ends.append(loss(reference(*given)))
+            array[index] = at
+            np.testing.assert_allclose(tensor.grad[index], (ends[0] - ends[1]) / 2e-5, atol=1e-8)
+
+
+def test_coefficients_that_are_not_differentiated_leave_a_sum_whole():
+    def circuit(x):
+        qml.RX(x, 0)
+        return qml.expval(qml.Hamiltonian(pnp.array([2.0, 3.0]), [qml.Z(0), qml.Y(0)]))
+
+    node = qml.QNode(circuit, DEVICE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        found = qml.grad(node)(pnp.array(0.3))
+    np.testing.assert_allclose(found, -2 * np.sin(0.3) - 3 * np.cos(0.3))
+    (tape,) = qml.workflow.construct_batch(node, level="device")(pnp.array(0.3))[0]
+    assert len(tape.measurements) == 1
 
 
 def test_a_trained_matrix_is_decomposed():
