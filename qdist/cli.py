@@ -31,6 +31,7 @@ QDIST_LOG=info, or debug, has every command and program tell on stderr what it d
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code, which ``qdist.commands.exit_codes`` explains."""
+    _fill_closed_streams()
     given = sys.argv[1:] if arguments is None else arguments
     options = parser(*given[:1]).parse_args(_with_minus(given))
     try:
@@ -47,6 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CommError, OSError, MemoryError, ValueError) as error:
         print(f"qdist {options.name}: {_one_line(error)}", file=sys.stderr)
         return exit_codes.REFUSED
+
+
+def _fill_closed_streams() -> None:
+    """Descriptors 0 to 2 that the shell has closed become /dev/null: a file or a socket that is opened later would get
+    such a number, and a launcher that is started would take it for its stdout."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _with_minus(given: Sequence[str]) -> list[str]:

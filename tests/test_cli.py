@@ -125,6 +125,11 @@ def test_a_stdout_that_is_closed_is_no_error(file, tmp_path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert sum(json.loads(result.read_text())["counts"].values()) == 10
+    # A launcher is started with all three streams.
+    shell, script = '"$0" -m qdist run -n 1 "$1" "$2" <&- >&- 2>&-', tmp_path / "script.py"
+    script.write_text("import os, sys\nopen(sys.argv[1], 'w').write(''.join(map(str, map(os.isatty, range(3)))))\n")
+    done = subprocess.run(["sh", "-c", shell, sys.executable, str(script), str(result)], timeout=300)
+    assert (done.returncode, result.read_text()) == (0, "FalseFalseFalse")
 
 
 def test_missing_file_from_the_shell(tmp_path) -> None:

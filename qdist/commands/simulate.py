@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from qdist.commands.given_values import observable, with_values
 from qdist.histogram import amplitude_table, histogram, largest_amplitudes
 from qdist.options import whole
 from qdist.program.program import Program
+from qdist.progress import is_shown
 from qdist.state.measuring.expectation import as_pauli_sum
 from qdist.terminal import stdout_writes
 from qdist.threads import set_num_threads
@@ -114,7 +114,7 @@ def _simulate(options: argparse.Namespace) -> int:
         check_ranks(circuit.num_qubits, options.ranks)
         for asked in observables:
             as_pauli_sum(asked, circuit.num_qubits)
-        options.progress = options.progress or sys.stderr.isatty()
+        options.progress = is_shown(wanted=options.progress or None)
         plain = argparse.Namespace(**{name: value for name, value in vars(options).items() if name != "command"})
         result = spawn(_on_this_rank, options.ranks, (circuit, observables, plain))[0]
     else:
