@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -307,6 +308,26 @@ def test_bits_that_are_more_or_less_than_a_number_are_what_integers_are(size: in
     assert read_so == {1: 40, 2: 56, 3: 72, 4: 88}[size]
 
 
+@pytest.mark.parametrize(
+    ("test", "holds"),
+    [
+        ("c[0] || c[2]", lambda x, y, z: x or z),
+        ("!c[0] || c[1] || !c[2]", lambda x, y, z: not x or y or not z),
+        ("c[0:1] != 2 || !c[2]", lambda x, y, z: x + 2 * y != 2 or not z),
+        ("!(c[0] || !c[1]) && c[2]", lambda x, y, z: not (x or not y) and z),
+        ("c[0] || !c[0]", lambda x, y, z: True),
+        ("c[1] || c > 0", lambda x, y, z: x or y or z),
+        ("c[1] || 2 < 1", lambda x, y, z: y),
+        ("1 < 2 || c[1]", lambda x, y, z: True),
+    ],
+)
+def test_either_of_two_tests(test: str, holds: Callable[[int, int, int], object]):
+    circuit = read(f"qubit q; bit[3] c; if ({test}) x q; else z q;")
+    for bits in itertools.product((0, 1), repeat=3):
+        found = [i.gate.name for i in circuit if all(one.holds(bits) for one in i.condition)]
+        assert found == ["x" if holds(*bits) else "z"], bits
+
+
 def test_conditions_that_never_hold_leave_nothing():
     assert len(read("qubit q; bit[2] c; if (c == 4) x q; if (c[0] && !c[0]) x q;")) == 0
 
@@ -397,7 +418,8 @@ def test_comments():
         ("input float t; qubit q;\npow(0.5) @ rx(t) q;", 4, 1, "unbound parameters must be an integer"),
         ("input float t;\nqubit[t] q;", 4, 7, "must be an integer"),
         ("qubit[2] q; bit[2] c;\nif (c) x q[0];", 4, 5, "is not a condition; compare it with an integer"),
-        ("qubit[2] q; bit[2] c;\nif (c[0] || c[1]) x q[0];", 4, 5, "'||' between tests"),
+        ("qubit[2] q; bit[2] c;\nif (c == 1 || c[1]) x q[0];", 4, 5, "} else if (second) {"),
+        ("qubit[2] q; bit[3] c;\nif (c != 1 && c[2]) x q[0];", 4, 5, "nest the 'if' statements instead"),
         ("qubit[2] q; bit[3] c;\nif (c > 2) x q[0];", 4, 5, "3 classical bits >= 3 is no test of a single value"),
         ("qubit[2] q; bit[3] c;\nif (5 > c) x q[0];", 4, 5, "bits < 5 is no test of a single value"),
         ("qubit[2] q; bit[3] c;\nif (c > 0.5) x q[0];", 4, 5, "only than an integer"),

@@ -23,17 +23,12 @@ class Conditions:
         """What an `if` tests: a constant, or one Condition on classical bits.
 
         Bits can be tested alone (`c[0]`, `!c[0]`), compared with an integer or a bit string (`c == 3`,
-        `c[0:2] != "011"`), and such tests for equality joined by `&&`; they can be more or less than an integer where
-        that is a test for equality of some of them (`c > 0`, `c < 4`).
+        `c[0:2] != "011"`), and tests for equality joined by `&&`, those of single bits and with `!=` by `||`; they can
+        be more or less than an integer where that is a test for equality of some of them (`c > 0`, `c < 4`).
         """
         match node:
             case Unary(op="!", operand=operand):
-                inner = self.evaluate(operand, frame)
-                if not isinstance(inner, Condition):
-                    return not inner
-                if len(inner.clbits) == 1 and inner.equal:
-                    return inner._replace(value=1 - inner.value)  # a bit that is not 1 is 0
-                return inner._replace(equal=not inner.equal)
+                return _negated(self.evaluate(operand, frame))
             case Binary(op="&&" | "||"):
                 return self._joined(node, frame)
             case Binary(op="==" | "!=", left=left, right=right):
@@ -114,18 +109,30 @@ def _ordered(node: Binary, op: str, bits: Bits, value: object) -> bool | Conditi
     )
 
 
+def _negated(test: bool | Condition) -> bool | Condition:
+    if isinstance(test, bool):
+        return not test
+    if len(test.clbits) == 1 and test.equal:
+        return test._replace(value=1 - test.value)  # a bit that is not 1 is 0
+    return test._replace(equal=not test.equal)
+
+
 def _join(node: Binary, left: bool | Condition, right: bool | Condition, frame: Frame) -> bool | Condition:
-    """Both of two tests, as one test of all their bits."""
+    """Two tests, as one test of all their bits."""
     if isinstance(left, bool) and isinstance(right, bool):
         return (left and right) if node.op == "&&" else (left or right)
     for constant, other in ((left, right), (right, left)):
         if isinstance(constant, bool):
             decides = constant is (node.op == "||")
             return constant if decides else other
+    if node.op == "||":
+        return _negated(_both(node, _negated(left), _negated(right), frame))
+    return _both(node, left, right, frame)
+
+
+def _both(node: Binary, left: bool | Condition, right: bool | Condition, frame: Frame) -> bool | Condition:
     assert isinstance(left, Condition)
     assert isinstance(right, Condition)
-    if node.op == "||":
-        raise node.error("'||' between tests of bits is not supported; write two 'if' statements, or nest them")
     frame.budget.spend(len(left.clbits) + len(right.clbits), node)
     bits: dict[int, int] = {}
     for test in (left, right):
@@ -134,6 +141,11 @@ def _join(node: Binary, left: bool | Condition, right: bool | Condition, frame: 
             # One bit that is not 0 is 1; several that are not a value are no test for equality of a larger
             # group.
             if len(values) > 1:
+                if node.op == "||":
+                    raise node.error(
+                        "'||' can join only tests of single bits and tests with '!='; write "
+                        "'if (first) { ... } else if (second) { ... }' instead"
+                    )
                 raise node.error("'&&' can join only tests for equality; nest the 'if' statements instead")
             values = {clbit: 1 - bit for clbit, bit in values.items()}
         if any(bits.get(clbit, bit) != bit for clbit, bit in values.items()):
