@@ -107,6 +107,10 @@ class Tensor(Operators, Methods, InPlace):
         if requires_grad:
             self.requires_grad_()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Hooks are of this tensor: those that combine gradients over ranks would follow copies and pickles too.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_hooks", "_complete")}
+
     # What it is
 
     @property

@@ -1,6 +1,9 @@
 """The graph: backward, grad, hooks, versions, custom functions, recomputation, tracing."""
 
+import copy
 import gc
+import pickle
+import threading
 import weakref
 from typing import Any
 
@@ -538,3 +541,26 @@ def test_parts_that_lie_side_by_side_are_joined_without_a_copy() -> None:
         (joined,) = shaping.split_vjp(np, others, [p.shape for p in parts], [True], (1, 2, 1), 2)
         filled = [np.zeros(parts[i].shape) if p is None else p for i, p in enumerate(others)]
         np.testing.assert_array_equal(joined, np.concatenate(filled, axis=2))
+
+
+def test_hooks_are_of_one_tensor_and_not_of_its_copies():
+    torch = pytest.importorskip("torch")
+    ours, theirs = leaf(1.0, 2.0), torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    seen = []
+    ours.register_hook(lambda g: g * 10)
+    ours.register_post_accumulate_hook(seen.append)
+    theirs.register_hook(lambda g: g * 10)
+    lock = threading.Lock()  # What cannot be copied.
+    ours.register_post_accumulate_hook(lambda _: lock.locked())
+    for made in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        (made * made).sum().backward()
+    other = copy.deepcopy(theirs)
+    for made in (theirs, other):
+        (made * made).sum().backward()
+    assert ours.grad.tolist() == theirs.grad.tolist()
+    assert copy.deepcopy(ours).grad.tolist() == [20.0, 40.0]
+    fresh = copy.deepcopy(ours)
+    fresh.grad = None
+    (fresh * fresh).sum().backward()
+    assert fresh.grad.tolist() == other.grad.tolist() == [2.0, 4.0]
+    assert seen == [ours]

@@ -67,6 +67,8 @@ class DataParallel(Replica):
         self._bucket_bytes = bucket_bytes
         self._signature: list[Any] = []
         self._passes = 0
+        if self.comm.size > 1:
+            self._arrange()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes, for this rank's rows."""

@@ -145,6 +145,11 @@ class Replica(Module):
 
     def _weighted(self, gradient: Tensor) -> Tensor | None:
         """This rank's gradient times what makes the plain mean over ranks the whole batch's gradient."""
+        if self._share is None and self._sending and self.comm.size > 1 and accumulates():
+            raise RuntimeError(
+                "this gradient comes from a forward pass of the module itself, which ranks do not make together: "
+                f"call the {type(self).__name__} that was made of it, model(x), in its place"
+            )
         weight = 1.0 if self._share is None else self._share.weight
         if weight == 0.0:
             # Not a product: the mean loss over no rows is not a number, and so may be its gradient.

@@ -1,5 +1,6 @@
 """DataParallel and Zero give what one process gives on the whole batch; run on every rank at once."""
 
+import copy
 import time
 import tracemalloc
 from functools import cache, partial
@@ -244,6 +245,34 @@ def test_a_rank_may_evaluate_alone(comm) -> None:
     if comm.rank == 0:
         with no_grad():
             assert model(Tensor(batch("mlp", 0)[0])).shape == (ROWS, 5)
+    comm.barrier()
+
+
+@pytest.mark.parametrize("way", ["dp", "zero1", "zero3"])
+def test_gradients_of_the_module_itself_are_not_left_to_each_rank(comm, way: str) -> None:
+    model, _ = start(way, "mlp", comm)
+    x, y = share_rows(batch("mlp", 0, UNEVEN), comm)
+    loss = loss_of(model.module, x, y)
+    if comm.size > 1:
+        with pytest.raises(RuntimeError, match=r"a forward pass of the module itself.* call the .*, model\(x\)"):
+            loss.backward()
+    with model.no_sync():
+        loss_of(model.module, x, y).backward()  # Its own gradients, if that is what is wanted.
+
+
+@pytest.mark.parametrize("way", ["dp", "zero2"])
+def test_copies_of_the_module_are_plain_models(comm, way: str) -> None:
+    want = train_alone("mlp", steps=1, rows=UNEVEN, optimizer=adam)
+    model, optimizer = start(way, "mlp", comm)
+    early = copy.deepcopy(model.module)
+    step(model, optimizer, "mlp", 0, UNEVEN, comm)
+    late = copy.deepcopy(model.module)
+    assert_same(values_of(late), want.parameters)
+    if comm.rank == 0:  # Alone: nothing is sent.
+        for plain in (early, late):
+            plain.zero_grad()
+            loss_of(plain, *batch("mlp", 0, UNEVEN)).backward()
+        assert_same(gradients_of(early), want.gradients)
     comm.barrier()
 
 
