@@ -22,6 +22,7 @@ import numpy as np
 
 from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, note_ending
+from qdist.comm.guard.pipes import last_words
 
 __all__ = ["Opening", "end_when_not_caught", "gather_text", "share_text"]
 
@@ -80,13 +81,11 @@ class Opening:
             raise
 
     def _time_out(self) -> None:
-        print(
+        last_words(
             f"qdist: rank {self._comm.rank} of {self._comm.size}: not all ranks came through init() within "
-            f"{self._timeout:g} s. A rank that needs longer than this: init(timeout=seconds).",
-            file=sys.stderr,
-            flush=True,
+            f"{self._timeout:g} s. A rank that needs longer than this: init(timeout=seconds).\n"
         )
-        faulthandler.dump_traceback()
+        faulthandler.dump_traceback(2)
         self._end_job(1)
 
 
@@ -97,12 +96,12 @@ def end_when_not_caught(rank: int, size: int, end_job: Callable[[int], None], *,
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         note_ending(FAILED, rank)
         text = "".join(traceback.format_exception(kind, error, trace))
-        print(f"qdist: rank {rank} of {size} failed in init() and ends all ranks:\n{text}", file=sys.stderr, flush=True)
+        last_words(f"qdist: rank {rank} of {size} failed in init() and ends all ranks:\n{text}\n")
         end()
 
     def end() -> None:
         if os.getpid() == process:
-            sys.stdout.flush()
+            last_words()
             end_job(1)
 
     if not has_hook:

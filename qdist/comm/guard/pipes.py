@@ -1,4 +1,4 @@
-"""Output that a launcher still has to read: it is lost when the launcher ends the ranks first."""
+"""The last output of a rank: what it says before it ends the job, and what a launcher still has to read then."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import fcntl
 import os
 import stat
 import struct
+import sys
 import termios
 import time
+from contextlib import suppress
 
-__all__ = ["unread", "wait_for_readers"]
+__all__ = ["last_words", "unread", "wait_for_readers"]
+
+
+def last_words(text: str = "") -> None:
+    """Writes what the program has printed, and this text to stderr. Raises nothing: a disk that is full, or a stream
+    that is closed, must not keep a rank from ending the job."""
+    for stream, words in ((sys.stdout, ""), (sys.stderr, text)):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.write(words)
+            stream.flush()
 
 
 def wait_for_readers(longest: float = 1.0) -> None:

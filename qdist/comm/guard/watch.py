@@ -24,7 +24,7 @@ from typing import Any
 from qdist.comm.errors import CommError
 from qdist.comm.guard.endings import FAILED, JOINED, LEFT, note_ending
 from qdist.comm.guard.naming import ranks_text
-from qdist.comm.guard.pipes import wait_for_readers
+from qdist.comm.guard.pipes import last_words, wait_for_readers
 from qdist.comm.messages.call import Call, DirectEntry, forget
 from qdist.comm.store.client import StoreClient, StoreGone, StoreRefused
 
@@ -281,7 +281,7 @@ class Guard:
 
     def _fail(self, message: str) -> None:
         note_ending(FAILED, self.rank)
-        print(message, file=sys.stderr, flush=True)
+        last_words(f"{message}\n")
         self._tell_unattended("ended with: " + message.replace("\n", " "))
         self.end_job()
 
@@ -290,12 +290,7 @@ class Guard:
     def _end_all(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         note_ending(FAILED, self.rank)
         text = "".join(traceback.format_exception(kind, error, trace))
-        sys.stdout.flush()
-        print(
-            f"qdist: rank {self.rank} of {self.size} failed and ends all ranks:\n{text}",
-            file=sys.stderr,
-            flush=True,
-        )
+        last_words(f"qdist: rank {self.rank} of {self.size} failed and ends all ranks:\n{text}\n")
         self._tell_unattended(f"failed: {kind.__name__}: {error}")
         self.end_job()
 

@@ -12,13 +12,23 @@ import qdist.comm as qc
 
 def main(what: str) -> None:
     # Ranks that wait in vain need not wait long; in the other cases the fault itself has to be told in time.
-    comm = qc.init(timeout=1.5 if what in ("sleep", "sleep-in-group", "async", "recv") else 3)
+    comm = qc.init(timeout=1.5 if what in ("sleep", "sleep-unheard", "sleep-in-group", "async", "recv") else 3)
     last = comm.rank == comm.size - 1
     x = np.zeros(4, np.float32)
     comm.all_reduce(x)
     match what:
         case "raise" if last:
             raise ValueError("this rank cannot go on")
+        case "raise-unheard" if last:
+            sys.stdout = open("/dev/full", "w")  # noqa: SIM115 - what cannot be written stays in it
+            print("lost")
+            sys.stderr.close()
+            raise ValueError("this rank cannot go on")
+        case "sleep-unheard" if last:
+            time.sleep(60)
+        case "sleep-unheard":
+            sys.stdout = None
+            sys.stderr.close()
         case "kill" if last:
             os.kill(os.getpid(), signal.SIGKILL)
         case "sleep" if last:

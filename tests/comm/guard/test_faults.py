@@ -33,6 +33,13 @@ def test_a_rank_that_raises_ends_all_with_its_traceback(run_ranks) -> None:
     assert "faulty.py" in text
 
 
+def test_a_rank_whose_words_cannot_be_written_ends_all_the_same(run_ranks) -> None:
+    """Its stdout is on a disk that is full, its stderr is closed."""
+    text = fail(run_ranks, "raise-unheard", ranks=2)
+    assert "waits in" not in text, text  # The others hear from the launcher, before they would miss it themselves.
+    fail(run_ranks, "sleep-unheard", ranks=2)
+
+
 def test_a_killed_rank_ends_all(run_ranks) -> None:
     assert re.search(r"Killed \(signal 9\)|signal 9 \(Killed\)", fail(run_ranks, "kill"))
 
