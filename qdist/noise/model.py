@@ -111,7 +111,11 @@ def _name(given: str | Gate, channel: Channel) -> str:
         return given.name
     gate = GATES.get(given) if isinstance(given, str) else None
     if gate is None and given not in _WITH_DATA:
-        close = get_close_matches(str(given), [*GATES, *_WITH_DATA], 1, 0.6)
+        if given == "measure":
+            raise CircuitError(
+                "measurements have no channel behind them: model.readout(p) says how often they are misread"
+            )
+        close = get_close_matches(str(given).lower(), [*GATES, *_WITH_DATA], 1, 0.6)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise CircuitError(f"there is no gate named {given!r}{hint}; a gate of one's own is given itself, not its name")
     if gate is not None and channel.num_qubits > 1 and gate.num_qubits != channel.num_qubits:

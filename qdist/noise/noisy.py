@@ -43,6 +43,9 @@ class Noisy:
     """{classical bit: the qubit that shows it at the end}."""
     records: Mapping[int, int]
     """{classical bit: qubit} of other measurements: channels with that classical bit, whose operator is the outcome."""
+    again: Mapping[int, int]
+    """{classical bit: qubit} of further measurements at the end of a qubit that ``readings`` has and that is misread:
+    each of them is read wrong by itself."""
     flips: NDArray[np.float64] | None
     """(qubits, 2): the probabilities of reading 1 for 0 and 0 for 1; None where all are read right."""
 
@@ -64,8 +67,13 @@ class Noisy:
                     kept += memory.deferred(number, instruction)
                 touched.update(given.qubits)
         result = Circuit(memory.num_qubits, circuit.num_clbits).with_instructions(kept).with_order(circuit.parameters)
-        shown = {**memory.qubits, **readings}
-        return Noisy(result.frozen(), circuit.parameters, circuit.num_clbits, shown, memory.records, memory.flips)
+        shown, again = {**memory.qubits, **readings}, dict[int, int]()
+        if memory.flips is not None:
+            first = {qubit: clbit for clbit, qubit in reversed(shown.items())}
+            again = {c: q for c, q in shown.items() if first[q] != c and memory.flips[q].any()}
+            shown = {c: q for c, q in shown.items() if c not in again}
+        parameters, num_clbits = circuit.parameters, circuit.num_clbits
+        return Noisy(result.frozen(), parameters, num_clbits, shown, memory.records, again, memory.flips)
 
     @property
     def channels(self) -> list[Channel]:

@@ -244,7 +244,7 @@ class NoisyProgram:
     def _sampled(
         self, shots: int, params: ParameterValues | None, seed: Seed, progress: bool | None
     ) -> tuple[NDArray[np.int64], dict[int, NDArray[np.bool_]]]:
-        """Basis states as they are read, and {classical bit: outcomes} of measurements before the end."""
+        """Basis states as they are read, and {classical bit: outcomes} of measurements that no qubit shows."""
         theta, rng = self._values(params), generator(self.comm, seed)
         outcomes: dict[int, NDArray[np.bool_]] = {}
         with showing(progress), Progress(f"{shots} shots", shown=is_shown(self.comm)):
@@ -254,10 +254,13 @@ class NoisyProgram:
             else:
                 assert self._drawn is not None
                 found, outcomes = self._drawn.sample(theta, shots, rng) if shots else (np.zeros(0, np.int64), {})
-        found = flipped(np.minimum(found, (1 << self._noisy.circuit.num_qubits) - 1), self._noisy.flips, rng)
+        found = np.minimum(found, (1 << self._noisy.circuit.num_qubits) - 1)
+        outcomes |= {clbit: (found >> qubit & 1).astype(np.bool_) for clbit, qubit in self._noisy.again.items()}
+        found = flipped(found, self._noisy.flips, rng)
         if self._noisy.flips is not None:
+            sources = {**self._noisy.records, **self._noisy.again}
             for clbit, bits in outcomes.items():
-                wrong = self._noisy.flips[self._noisy.records[clbit]]
+                wrong = self._noisy.flips[sources[clbit]]
                 outcomes[clbit] = bits ^ (rng.random(shots) < wrong[bits.astype(np.int64)])
         return found, outcomes
 

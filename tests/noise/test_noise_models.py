@@ -115,6 +115,8 @@ def test_compiled_with_a_model_is_compiled_with_its_channels() -> None:
         (lambda m: m.readout(0.1, "1"), "one int >= 0 or several; got '1'"),
         (lambda m: m.readout(0.1, [None]), "one int >= 0 or several"),
         (lambda m: m.add(noise.bit_flip(0.1), "x", [0, -2]), "one int >= 0 or several"),
+        (lambda m: m.add(noise.bit_flip(0.1), "measure"), r"model.readout\(p\)"),
+        (lambda m: m.add(noise.bit_flip(0.1), "RX"), "did you mean 'rx'"),
         (lambda m: m.add(noise.bit_flip(0.1), "x", "0"), "one int >= 0 or several"),
         (lambda m: m.add(noise.bit_flip(0.1), "x", np.array([[0, 1]])), "one int >= 0 or several"),
         (

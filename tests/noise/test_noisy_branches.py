@@ -173,6 +173,21 @@ def test_outcomes_that_nothing_tests_are_counted_too(noise: str, device: str) ->
     assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 44.3
 
 
+@pytest.mark.parametrize("noise", ["kraus", "pauli"])
+@pytest.mark.parametrize("method", METHODS)
+def test_each_measurement_of_a_qubit_at_the_end_is_misread_by_itself(noise: str, method: str) -> None:
+    circuit = qd.Circuit(2, 4).ry(1.1, 0).cx(0, 1).readout_error([0.2, 0.3], 0)
+    circuit.amplitude_damping(0.2, 0) if noise == "kraus" else circuit.bit_flip(0.2, 0)
+    circuit.measure([0, 1, 0, 1], [2, 1, 0, 3])
+    expected = {bits: 20000 * np.trace(rho).real for bits, rho in outcomes(circuit).items()}
+    likely = {"".join(map(str, bits[::-1])): count for bits, count in expected.items() if count > 1e-9}
+    found = qd.noise.compile(circuit, method=method).counts(20000, seed=3)
+    assert len(likely) == 8
+    assert set(found) <= set(likely)
+    # Chi squared of 7 degrees of freedom is below 29.9 for all but 1 in 10,000 seeds.
+    assert sum((found.get(bits, 0) - count) ** 2 / count for bits, count in likely.items()) < 29.9
+
+
 def test_rows_and_tree_have_the_same_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit = qd.Circuit(4, 6).h(range(4)).amplitude_damping(0.2, range(4)).readout_error(0.1, 1)
     circuit.measure([0, 1, 2], [0, 3, 1]).rx(0.7, [0, 1]).cx(1, 2).depolarizing(0.2, 2, 3).measure([1, 2], [1, 4])
