@@ -107,6 +107,7 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
     mesh finds nothing to divide. What layers refuse (heads that cannot be divided) they raise themselves.
     """
     hooked = {id(module): (name, module) for name, module in model.named_modules() if module._hooks is not None}
+    modes = {name: module.training for name, module in model.named_modules()}
     groups = _Groups(_along(mesh, "tp"), _along(mesh, "cp"), plan.sequence_parallel)
     if groups.tensor is not None:
         model = _over_tensor(model, plan, groups.tensor, groups.context)
@@ -117,6 +118,8 @@ def divide(model: Module, mesh: Mesh, plan: Plan) -> Module:
         )
     if groups.tensor is not None:
         _compare_dropped(model, groups.tensor)
+    for name, module in model.named_modules():
+        module.training = modes.get(name, module.training)
     still = {id(module) for module in model.modules()}
     for key, (name, module) in hooked.items():
         if key not in still:

@@ -340,14 +340,16 @@ class ParallelModel:
 
     def _evaluating(self, x: Any, agreed: Agreed) -> Any:
         assert self._replica is not None
-        training = self.module.training
+        modes = [(module, module.training) for module in self.module.modules()]
         self.module.eval()
         place = Share(agreed.rows, self._positions(x))
         try:
             with no_grad(), random.placed(place), self._around(x):
                 return self._replica(*as_tuple(x))
         finally:
-            self.module.train(training)
+            # Of each its own: batch norm, or dropout, may have been put into eval mode for good.
+            for module, training in modes:
+                module.training = training
 
     def memory(self) -> list[Memory]:
         """The bytes that each rank of the mesh has for parameters, gradients, the optimiser's state, and activations of

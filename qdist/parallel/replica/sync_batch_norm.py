@@ -62,6 +62,7 @@ class SyncBatchNorm(BatchNorm2d):
         made = cls(layer.channels, layer.eps, layer.momentum, comm, layer.weight.dtype)
         made.weight, made.bias = layer.weight, layer.bias
         made.running_mean, made.running_var = layer.running_mean, layer.running_var
+        made.training = layer.training
         return made
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,7 +14,15 @@ from models import F64, adam, assert_same, gradients_of, sgd
 import qdist as qd
 from qdist import nn
 from qdist.comm import Communicator, Mesh
-from qdist.parallel import DataParallel, Plan, VocabParallelCrossEntropyLoss, Zero, parallelize, share_rows
+from qdist.parallel import (
+    DataParallel,
+    Plan,
+    SyncBatchNorm,
+    VocabParallelCrossEntropyLoss,
+    Zero,
+    parallelize,
+    share_rows,
+)
 from qdist.parallel.auto import Engine
 from qdist.tensor import Tensor, functional, random
 
@@ -243,6 +251,40 @@ def test_negative_tokens_are_refused_on_every_mesh(comm) -> None:
         trained = parallelize(model, mesh, Plan(**options), **OPTIMIZER)
         with pytest.raises(IndexError, match=r"indices go from -1 to .*, but the table has 12 rows"):
             trained.backward(tokens, goals)
+
+
+# Modes ---------------------------------------------------------------------------------------------------------------
+
+
+@only(2)
+@pytest.mark.parametrize(
+    ("axis", "plan"),
+    [("dp", Plan()), ("dp", Plan(zero=3)), ("tp", Plan({"0": "column", "1": "column-dropout", "2": "row"}))],
+)
+def test_layers_that_are_in_eval_mode_stay_in_it(comm, axis: str, plan: Plan) -> None:
+    def made() -> nn.Sequential:
+        random.manual_seed(5)
+        layers = nn.Linear(4, 8, dtype=F64), nn.Dropout(0.5), nn.Linear(8, 6, dtype=F64), nn.BatchNorm1d(6, dtype=F64)
+        model = nn.Sequential(*layers, nn.Linear(6, 3, dtype=F64))
+        model[1].eval()
+        model[3].eval()
+        return model
+
+    rng = np.random.default_rng(0)
+    batches = [(rng.normal(size=(6, 4)), rng.integers(0, 3, 6)) for _ in range(3)]
+    want = models.train_plainly(made(), batches, sgd)
+    mesh = Mesh(comm, **{axis: 2})
+    trained = parallelize(made(), mesh, plan, **OPTIMIZER)
+    losses = []
+    for x, y in batches:
+        mine = share_of(mesh, x, y)
+        losses.append(trained.train_batch(*mine))
+        trained.eval_batch(*mine)
+        trained.predict(mine[0])
+    np.testing.assert_allclose(losses, want.losses, rtol=1e-10)
+    assert [module.training for module in trained.module] == [True, False, True, False, True]
+    norms = SyncBatchNorm.convert(made(), comm)
+    assert [module.training for module in norms] == [True, False, True, False, True]
 
 
 # Initial weights of an Engine ----------------------------------------------------------------------------------------
