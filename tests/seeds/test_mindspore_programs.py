@@ -134,3 +134,15 @@ def test_settings_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match=r"initializer\('random'\)"):
         ms.initializer("random", [2])
     assert ms.get_auto_parallel_context("search_mode") == "recursive_programming"
+
+
+def test_tensors_take_mindspores_arguments() -> None:
+    x = np.arange(4.0).reshape(2, 2)
+    made = ms.Tensor(x, np.float32)
+    assert (made.dtype, made.requires_grad, made.tolist()) == (np.float32, False, x.tolist())
+    made.add_(1)
+    assert ms.Tensor(x).dtype == np.float64
+    assert ms.Tensor(2.5).item() == 2.5
+    made = ops.ReLU()(ms.Tensor([-1.0, 2.0]))
+    assert (made.dtype, made.tolist()) == (np.float32, [0.0, 2.0])
+    np.testing.assert_array_equal(x, np.arange(4.0).reshape(2, 2))

@@ -17,7 +17,7 @@ from .context import (
     set_auto_parallel_context,
     set_context,
 )
-from .nn import Parameter, initializer
+from .nn import Parameter, Tensor, initializer
 from .train import LossMonitor, Model, ModelCheckpoint
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "ModelCheckpoint",
     "ParallelMode",
     "Parameter",
+    "Tensor",
     "communication",
     "dataset",
     "get_auto_parallel_context",

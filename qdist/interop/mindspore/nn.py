@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ... import nn, optim
+from ... import nn, optim, tensor
 from ...nn import MSELoss
-from ...tensor import Tensor
 from . import context
 
-__all__ = ["Cell", "MSELoss", "Momentum", "Parameter", "initializer"]
+__all__ = ["Cell", "MSELoss", "Momentum", "Parameter", "Tensor", "initializer"]
 
-_INITIALIZERS: dict[str, Callable[[Tensor], Any]] = {
+_INITIALIZERS: dict[str, Callable[[tensor.Tensor], Any]] = {
     "normal": lambda tensor: nn.init.normal_(tensor, 0.0, 0.01),
     "uniform": lambda tensor: nn.init.uniform_(tensor, -0.07, 0.07),
     "zeros": nn.init.zeros_,
@@ -31,6 +30,12 @@ def initializer(init: str, shape: Sequence[int], dtype: Any = np.float32) -> nn.
     values = nn.Parameter(np.empty(tuple(shape), dtype))
     _INITIALIZERS[init](values)
     return values
+
+
+def Tensor(input_data: Any, dtype: Any = None) -> tensor.Tensor:
+    """A `qdist.Tensor` with a copy of the data, on the device of `set_context`; dtype is NumPy's. What is computed from
+    it is of that class too, so `isinstance` asks for `qdist.Tensor`, and values are read by `numpy()`."""
+    return tensor.Tensor(input_data, dtype=dtype, device=context.device()).detach().clone()
 
 
 class Parameter(nn.Parameter):
