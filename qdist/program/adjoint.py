@@ -169,7 +169,8 @@ def check_differentiable(program: Runner) -> None:
             what += " under a classical condition"
         raise StateError(
             f"the circuit has a {what}, and only unitary circuits can be differentiated: leave it out, or measure at "
-            "the end, which changes no expectation value"
+            "the end, which changes no expectation value; the mean over all outcomes has derivatives too, "
+            "also without noise: qdist.noise.compile(circuit).value_and_grad(observable, params, shots=1000)"
         )
 
 

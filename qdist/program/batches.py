@@ -202,7 +202,10 @@ def row_vjp(
 def check_unitary(program: Runner) -> None:
     """Raises StateError for what cannot run as a batch."""
     if any(part.instruction is not None for part in program.plan.parts):
-        raise StateError("circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch")
+        raise StateError(
+            "circuits that reset, initialise, branch or measure mid-circuit cannot run as a batch: run(params) takes "
+            "one row at a time, expectation(observable, rows, shots=1000) all of them"
+        )
 
 
 def one_part(program: Runner, count: int) -> bool:

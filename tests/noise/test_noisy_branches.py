@@ -5,6 +5,7 @@ import pytest
 from kraus_reference import outcomes
 
 import qdist as qd
+from qdist.backends.errors import StateError
 from qdist.circuit import CircuitError
 from qdist.noise import jump_rows
 
@@ -93,6 +94,30 @@ def test_gradients_go_through_branches(device: str) -> None:
     np.testing.assert_allclose(gradient, differences, atol=1e-8)
     _, estimate = qd.noise.compile(circuit, device=device).value_and_grad(observable, params, shots=4000, seed=3)
     np.testing.assert_allclose(estimate, gradient, atol=0.1)
+
+
+def test_gradients_of_branches_are_refused_with_the_way_to_them() -> None:
+    t = qd.Parameter("t")
+    circuit = qd.Circuit(2, 1).ry(t, 0).measure(0, 0).rx(t, 1)
+    with circuit.if_(0, 1):
+        circuit.ry(t, 1)
+    rows = np.array([[0.4], [1.1]])
+    program = qd.compile(circuit)
+    with pytest.raises(
+        StateError, match=r"qdist.noise.compile\(circuit\).value_and_grad\(observable, params, shots=1000\)"
+    ):
+        program.value_and_grad("Z1", [0.4])
+    with pytest.raises(StateError, match=r"expectation\(observable, rows, shots=1000\)"):
+        program.run_batch(rows)
+    observable, number = qd.PauliSum({"Z1": 1.0}), 2000
+    means, gradients = qd.noise.compile(circuit).value_and_grad(observable, rows, shots=number, seed=1)
+    found = program.expectation(observable, rows, shots=number, seed=2)
+    for mean, gradient, estimate, row in zip(means, gradients, found, rows):
+        steps = (values_of(circuit, observable, row + h) for h in (1e-5, -1e-5))
+        np.testing.assert_allclose(gradient, np.subtract(*steps) / 2e-5, atol=0.1)
+        exact = values_of(circuit, observable, row)
+        # Five standard errors, of means whose spread is below 1.
+        assert max(abs(mean - exact), abs(estimate - exact)) < 5 / np.sqrt(number)
 
 
 @pytest.mark.parametrize("noise", ["kraus", "pauli"])
