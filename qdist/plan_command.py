@@ -40,7 +40,7 @@ def add_plan_command(commands: Any) -> None:
         "exchanges, bytes and memory of a rank, and the predicted time. Nothing is computed.",
         epilog="Example: `qdist plan ansatz.qasm --ranks 1024 --per-node 8 --html plan.html`.",
     )
-    plan.add_argument("file", help="the OpenQASM program; measurements at its end are left out")
+    plan.add_argument("file", help="the OpenQASM program, - for stdin; measurements at its end are left out")
     plan.add_argument("--ranks", type=whole(1), required=True, metavar="N", help="ranks of the cluster")
     plan.add_argument("--per-node", type=whole(1), default=1, metavar="N", help="ranks in a node (default 1)")
     plan.add_argument("--dtype", choices=("complex64", "complex128"), default="complex64", help="(complex64)")

@@ -1,16 +1,19 @@
 """`qdist simulate`: what it prints, and how it refuses."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import qdist as qd
 from qdist.cli import main
+from qdist.commands import checks
 from qdist.histogram import histogram, largest_amplitudes
 from qdist.progress import Progress
 
@@ -130,6 +133,26 @@ def test_a_stdout_that_is_closed_is_no_error(file, tmp_path) -> None:
     script.write_text("import os, sys\nopen(sys.argv[1], 'w').write(''.join(map(str, map(os.isatty, range(3)))))\n")
     done = subprocess.run(["sh", "-c", shell, sys.executable, str(script), str(result)], timeout=300)
     assert (done.returncode, result.read_text()) == (0, "FalseFalseFalse")
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0"])
+def test_programs_come_from_pipes(capsys, monkeypatch, name) -> None:
+    reader, writer = os.pipe()
+    before = os.dup(0)
+    try:
+        os.write(writer, BELL.encode())
+        os.close(writer)
+        os.dup2(reader, 0)
+        assert main(["simulate", name, "--json", "--seed", "3"]) == 0
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(reader)
+    assert set(json.loads(capsys.readouterr().out)["counts"]) == {"00", "11"}
+    # Of several ranks one has a stdin, and the others would wait for theirs.
+    monkeypatch.setattr(checks, "launch_of_this_process", lambda: SimpleNamespace(size=3))
+    assert main(["plan", "-", "--ranks", "1"]) == 2
+    assert "-: not all 3 ranks have a stdin; write the program to a file" in capsys.readouterr().err
 
 
 def test_missing_file_from_the_shell(tmp_path) -> None:

@@ -6,14 +6,19 @@ import os
 from pathlib import Path
 
 from qdist.circuit import Circuit
+from qdist.comm.bootstrap.environment import launch_of_this_process
 from qdist.program.source import FEWEST_CLOSE
 
 __all__ = ["check_can_be_written", "check_ranks", "most_ranks", "program_in"]
 
 
 def program_in(path: str) -> Circuit:
-    """The circuit in an OpenQASM file. Raises ValueError for one without qubits, such as an empty file."""
-    circuit = Circuit.from_file(path)
+    """The circuit in an OpenQASM file, or in stdin for "-". Raises ValueError for one without qubits, such as an empty
+    file."""
+    launch = launch_of_this_process()
+    if path == "-" and launch is not None and launch.size > 1:
+        raise ValueError(f"-: not all {launch.size} ranks have a stdin; write the program to a file")
+    circuit = Circuit.from_file("/dev/stdin" if path == "-" else path)
     if circuit.num_qubits == 0:
         raise ValueError(f"{path}: the program has no qubits; declare some, as in `qubit[2] q;`")
     return circuit

@@ -63,7 +63,7 @@ def add_simulate_command(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    simulate.add_argument("file", help="the OpenQASM program")
+    simulate.add_argument("file", help="the OpenQASM program; - for stdin")
     simulate.add_argument(
         "--param",
         "--set",

@@ -42,6 +42,8 @@ def load(path: str | PathLike[str]) -> Circuit:
     Raises QasmError as `loads` does, also for a file of more than 256 MiB, and OSError for one that cannot be read.
     """
     file = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links in a circle
+    if not file.exists():
+        file = Path(path)  # What links such as /dev/stdin say of a pipe is no path.
     with open(file, "rb") as stream:
         # Pipes have no size.
         size = os.fstat(stream.fileno()).st_size or _MAX_BYTES
