@@ -40,6 +40,11 @@ def _load() -> ModuleType:
             return importlib.import_module(f"{__name__}._kernels_{name}")
         except ModuleNotFoundError as error:
             errors.append(str(error))
+    if wanted:
+        raise ImportError(
+            f"QDIST_SIMD={wanted}: CPU kernels of this install are {available_variants()}; unset it, and the best that "
+            "this CPU can run is taken"
+        )
     raise ImportError(
         f"qdist has no CPU kernels for this {machine} machine: looked for {names or 'none (CPU is older)'}, "
         f"built are {available_variants() or 'none'}. Reinstall with `pip install .` on this machine, or, for "
