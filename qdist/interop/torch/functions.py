@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from qdist.interop import program_outputs
+from qdist.interop.circuit_maps import CircuitMaps
 from qdist.program.program import Program
 from qdist.state.statevector import StateVector
 
@@ -31,15 +32,16 @@ def expectation(program: Program, observable: Any, params: Tensor) -> Tensor:
         observable: in any form that ``StateVector.expectation`` takes, or a list.
         params: values of the circuit's parameters, in the order of ``program.circuit.parameters``: (..., parameters).
 
-    Returns (...) of params' dtype, or (..., observables) for a list. The derivatives of first and second order are
-    exact; those of higher order raise RuntimeError.
+    Returns (...) of params' dtype (float32 for half precision), or (..., observables) for a list. The derivatives of
+    first and second order are exact; those of higher order raise RuntimeError. Raises ValueError where params are more
+    or fewer than the circuit takes.
     """
-    handle = _expectation_handle(program, observable)
+    read = _expectation_of(program, observable)
     if isinstance(observable, list | tuple):
-        return _read(handle, params)
-    is_row = isinstance(params, Tensor) and params.ndim == 1
-    found = run_number(params, handle) if is_row and not torch.compiler.is_compiling() else None
-    return _read(handle, params, ()) if found is None else found
+        return _read(read, params)
+    is_row = isinstance(params, Tensor) and params.shape == read[1:]
+    found = run_number(params, read[0]) if is_row and not torch.compiler.is_compiling() else None
+    return _read(read, params, ()) if found is None else found
 
 
 def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] | None = None) -> Tensor:
@@ -47,26 +49,29 @@ def probabilities(program: Program, params: Tensor, qubits: int | Sequence[int] 
 
     program, params and derivatives: as for ``expectation``.
     """
-    return _read(_probabilities_handle(program, qubits), params)
+    return _read(_probabilities_of(program, qubits), params)
 
 
 def state(program: Program, params: Tensor) -> Tensor:
     """All amplitudes in logical order: complex, (..., 2**n). Otherwise as ``expectation``."""
-    return _complex(_read(_state_handle(program), params))
+    return _complex(_read(_state_of(program), params))
 
 
 def overlap(program: Program, state: StateVector, params: Tensor) -> Tensor:
     """<state|psi> with a given state: complex, (...). program, params and derivatives: as for ``expectation``."""
-    return _complex(_read(_overlap_handle(program, state), params))[..., 0]
+    return _complex(_read(_overlap_of(program, state), params))[..., 0]
 
 
-def _read(handle: str, params: Tensor, ends: tuple[int, ...] | None = None) -> Tensor:
-    """What a circuit gives for each row of params; ends: the shape of that, behind the rows' own, if it is not that of
-    all its numbers."""
+def _read(circuit: tuple[str, int], params: Tensor, ends: tuple[int, ...] | None = None) -> Tensor:
+    """What a circuit gives for each row of params; circuit: its handle, and how many parameters it takes; ends: the
+    shape of what it gives, behind the rows' own, if it is not that of all its numbers."""
     if not isinstance(params, Tensor):
         raise TypeError(f"params are a tensor, got {type(params).__name__}: give torch.as_tensor(params)")
     if params.ndim == 0:
         raise ValueError("params are (..., parameters); got a tensor without dimensions")
+    handle, count = circuit
+    if params.shape[-1] != count:
+        raise ValueError(f"the circuit takes (..., {count}) parameters, got shape {tuple(params.shape)}")
     # Of tensors without elements torch infers no size.
     rows = params.reshape(math.prod(params.shape[:-1]), params.shape[-1])
     if rows.dtype in (torch.float16, torch.bfloat16):
@@ -85,27 +90,31 @@ def _complex(parts: Tensor) -> Tensor:
 # Under torch.compile these run while it traces; what they give is a constant of the graph.
 
 
-def _constant(function: Callable[..., str]) -> Callable[..., str]:
+def _constant(function: Callable[..., tuple[str, int]]) -> Callable[..., tuple[str, int]]:
     """As ``torch.compiler.assume_constant_result``, without its import of dynamo, which takes longer than torch's."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
-@_constant
-def _expectation_handle(program: Program, observable: Any) -> str:
-    return program_outputs.expectations(program, observable).handle
+def _circuit(maps: CircuitMaps) -> tuple[str, int]:
+    return maps.handle, maps.division.in_features
 
 
 @_constant
-def _probabilities_handle(program: Program, qubits: Any) -> str:
-    return program_outputs.probabilities(program, qubits).handle
+def _expectation_of(program: Program, observable: Any) -> tuple[str, int]:
+    return _circuit(program_outputs.expectations(program, observable))
 
 
 @_constant
-def _state_handle(program: Program) -> str:
-    return program_outputs.state(program).handle
+def _probabilities_of(program: Program, qubits: Any) -> tuple[str, int]:
+    return _circuit(program_outputs.probabilities(program, qubits))
 
 
 @_constant
-def _overlap_handle(program: Program, given: StateVector) -> str:
-    return program_outputs.overlap(program, given).handle
+def _state_of(program: Program) -> tuple[str, int]:
+    return _circuit(program_outputs.state(program))
+
+
+@_constant
+def _overlap_of(program: Program, given: StateVector) -> tuple[str, int]:
+    return _circuit(program_outputs.overlap(program, given))

@@ -31,7 +31,8 @@ class QuantumLayer(torch.nn.Module):
             features. weights: those that are trained, as one torch Parameter `weights`, in this order.
         comm: ranks that share the amplitudes; all give the same x. None: this process alone.
         dtype, device: of the weights. Where they are on a GPU the circuit runs there, on torch's current stream.
-            float32 runs in complex64, float64 in complex128; half precision, of x under autocast, is widened.
+            float32 runs in complex64, float64 in complex128. Half precision runs in complex64; the outputs are in it
+            where x and the weights are.
         initial: the weights to start from; uniform in [0, 2 pi) from torch's generator when not given.
         frozen: values of weights that are not trained, {Parameter, ParameterVector or name: value}.
 
@@ -102,14 +103,13 @@ class QuantumLayer(torch.nn.Module):
         if x.dtype.is_complex:
             raise TypeError(f"QuantumLayer takes real numbers, which are angles; got {x.dtype}")
         # Angles keep their precision, whatever the layers around compute in.
-        dtype = weights.dtype if x.dtype in _HALF or not x.dtype.is_floating_point else None
-        dtype = dtype or torch.promote_types(x.dtype, weights.dtype)
-        if dtype in _HALF:
-            dtype = torch.float32
+        widest = weights.dtype if x.dtype in _HALF or not x.dtype.is_floating_point else None
+        widest = widest or torch.promote_types(x.dtype, weights.dtype)
+        dtype = torch.float32 if widest in _HALF else widest
         # Of tensors without elements torch infers no size.
         rows = x.reshape(math.prod(x.shape[:-1]), self.in_features).to(dtype)
         found = run(rows, weights.to(dtype), self._handle)
-        return found.reshape(*x.shape[:-1], found.shape[1])
+        return found.reshape(*x.shape[:-1], found.shape[1]).to(widest)
 
     def extra_repr(self) -> str:
         qubits = self._maps.circuit.num_qubits

@@ -1,6 +1,7 @@
 """expectation, probabilities, state and overlap of a Program as functions of torch tensors."""
 
 import gc
+import re
 
 import numpy as np
 import pytest
@@ -63,6 +64,17 @@ def test_precision_is_that_of_the_parameters(program, params) -> None:
     assert expectation(program, H, params.detach().bfloat16()).dtype is torch.float32
     with pytest.raises(TypeError, match="takes observables"):
         expectation(program, qd.State(), params)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 1), (2, 3)])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_as_many_parameters_as_the_circuit_has_and_no_others_are_taken(shape, requires_grad: bool) -> None:
+    t = qd.ParameterVector("t", 2)
+    program = qd.compile(qd.Circuit(3).rx(t[0] * t[1], 0), device="cpu")
+    phi = qd.simulate(qd.Circuit(3).h(0), device="cpu")
+    for call in calls(program, phi).values():
+        with pytest.raises(ValueError, match=re.escape(f"(..., 2) parameters, got shape {shape}")):
+            call(torch.ones(shape, requires_grad=requires_grad))
 
 
 def test_a_state_that_changes_is_another_overlap(program, params) -> None:
@@ -148,7 +160,7 @@ def test_what_are_no_real_rows_is_refused_where_it_is_given() -> None:
     with pytest.raises(ValueError, match="got a tensor without dimensions"):
         expectation(program, "Z0", torch.tensor(0.3))
     for wrong in (torch.ones(2), torch.ones(3, 0)):
-        with pytest.raises(ValueError, match="a row of parameters must have 1 number"):
+        with pytest.raises(ValueError, match=re.escape(f"takes (..., 1) parameters, got shape {tuple(wrong.shape)}")):
             expectation(program, "Z0", wrong)
     for given in ([0.3], np.array([0.3])):
         for call in (expectation, state_of_one):

@@ -369,6 +369,19 @@ def test_half_precision_is_widened() -> None:
     assert layer.double()(torch.rand(2, FEATURES)).dtype is DOUBLE
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_model_in_half_precision_fits_together(dtype: torch.dtype) -> None:
+    layer = layer_of(1, dtype=torch.float32)
+    model = torch.nn.Sequential(torch.nn.Linear(2, FEATURES), layer, torch.nn.Linear(layer.out_features, 1)).to(dtype)
+    out = model(torch.rand(3, 2, dtype=dtype))
+    assert out.dtype is dtype
+    out.sum().backward()
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {dtype}
+    x = torch.rand(3, FEATURES, dtype=dtype)
+    rounded = layer(x)
+    torch.testing.assert_close(rounded, layer.float()(x).to(dtype), rtol=0, atol=0)
+
+
 def test_saved_copied_and_loaded() -> None:
     layer = layer_of(3)
     x, _ = values_of(layer)
