@@ -55,7 +55,8 @@ class QdistQubit(Device):
     Derivatives are vector-Jacobian products, of all measurements in one sweep, whatever ``device_vjp`` says: by angles,
     and by the amplitudes of a StatePrep or AmplitudeEmbedding that a circuit begins with, also where some are 0. So
     with JAX they are reverse-mode (grad, vjp, jacrev, also under jit and vmap); jax.jacfwd takes
-    diff_method="parameter-shift".
+    diff_method="parameter-shift". Second derivatives take max_diff=2, by parameter shifts; without it torch
+    and JAX raise, and autograd has zeros.
 
     >>> dev = qml.device("qdist.qubit", wires=2)
     """
@@ -204,6 +205,11 @@ class QdistQubit(Device):
         self, circuits: Sequence[QuantumScript], cotangents: Any, execution_config: ExecutionConfig | None = None
     ) -> Any:
         config = execution_config or ExecutionConfig()
+        if _is_followed(config.interface):
+            raise qml.exceptions.DeviceError(
+                f"the adjoint method of {NAME} has first derivatives, and this asks for the second, which would be "
+                "zeros: give the QNode max_diff=2, for which both are parameter shifts"
+            )
         per_row = bool(config.device_options.get(_PER_ROW, False))
         is_torch = config.interface == Interface.TORCH
         with self._lock:
@@ -228,6 +234,16 @@ class QdistQubit(Device):
         self, circuits: Sequence[QuantumScript], tangents: Any, execution_config: ExecutionConfig | None = None
     ) -> Any:
         return self.execute(circuits, execution_config), self.compute_jvp(circuits, tangents, execution_config)
+
+
+def _is_followed(interface: Any) -> bool:
+    """Whether derivatives are differentiated again by a framework that would take them for constants: by torch with
+    create_graph=True. JAX refuses that, and of autograd nobody can tell."""
+    if interface != Interface.TORCH:
+        return False
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 def _common_seed(seed: Any, comm: Communicator | None) -> Any:

@@ -410,6 +410,22 @@ def test_numbers_of_observables_are_differentiated(kind, rows):
             np.testing.assert_allclose(tensor.grad[index], (ends[0] - ends[1]) / 2e-5, atol=1e-8)
 
 
+def test_second_derivatives_by_torch_are_no_zeros():
+    torch = pytest.importorskip("torch")
+
+    def circuit(x):
+        qml.RX(x[0], 0)
+        qml.RY(x[1], 0)
+        return qml.expval(qml.Z(0))
+
+    x = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    (cos, sin), (cos_y, sin_y) = [(np.cos(angle), np.sin(angle)) for angle in x.numpy()]
+    with pytest.raises(qml.exceptions.DeviceError, match="max_diff=2"):
+        torch.autograd.functional.hessian(qml.QNode(circuit, DEVICE), x)
+    found = torch.autograd.functional.hessian(qml.QNode(circuit, DEVICE, max_diff=2), x)
+    np.testing.assert_allclose(found, [[-cos * cos_y, sin * sin_y], [sin * sin_y, -cos * cos_y]], atol=1e-9)
+
+
 def test_coefficients_that_are_not_differentiated_leave_a_sum_whole():
     def circuit(x):
         qml.RX(x, 0)
