@@ -24,6 +24,13 @@ class Batches:
         self._first = getattr(self._sampler, "epoch", None) or 0
         self._current: Iterator[Any] | None = None
 
+    @property
+    def _batch_size(self) -> int:
+        """Of the loader; 0 where it does not tell."""
+        own = getattr(self._loader, "batch_sampler", None) or self._loader
+        size = getattr(own, "batch_size", None)
+        return size if isinstance(size, int) else 0
+
     def __iter__(self) -> Batches:
         return self
 
@@ -49,9 +56,20 @@ class Batches:
 
     def state_dict(self) -> dict[str, int]:
         """Where it is, for a checkpoint."""
-        return {"epoch": self.epoch, "place": self.place, "first": self._first}
+        return {"epoch": self.epoch, "place": self.place, "first": self._first, "batch_size": self._batch_size}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was taken."""
-        self.epoch, self.place, self._first = int(state["epoch"]), int(state["place"]), int(state["first"])
+        """Goes on where `state_dict` was taken, with the next row also where batches have another size now.
+
+        Raises ValueError where that row is inside of a batch.
+        """
+        place, before, now = int(state["place"]), int(state.get("batch_size", 0)), self._batch_size
+        if before != now and before and now:
+            place, inside = divmod(place * before, now)
+            if inside:
+                raise ValueError(
+                    f"the checkpoint is {state['place']} batches of {before} rows into a pass, and batches have {now} "
+                    f"rows now, of which these fill no whole number: go on with {before}, or change it between passes"
+                )
+        self.epoch, self.place, self._first = int(state["epoch"]), place, int(state["first"])
         self._current = None

@@ -79,3 +79,27 @@ def test_batches_begin_at_the_pass_that_was_set(batches: str) -> None:
 def test_fit_names_the_options_that_it_takes(options) -> None:
     with pytest.raises(TypeError, match=rf"fit has no option {next(iter(options))}; .* every, seconds, keep"):
         fit(**options)
+
+
+def test_batches_go_on_with_the_next_row_when_their_size_changes() -> None:
+    def stream(size: int) -> training.Batches:
+        return training.Batches(data.DataLoader(np.arange(24), size, shuffle=True, seed=4))
+
+    first = stream(4)
+    order = np.concatenate([next(first).numpy() for _ in range(3)])
+    state = first.state_dict()
+    rest = np.concatenate([next(first).numpy() for _ in range(3)])
+    assert sorted([*order, *rest]) == list(range(24))
+    for size in (2, 4, 6, 12):
+        resumed = stream(size)
+        resumed.load_state_dict(state)
+        np.testing.assert_array_equal(next(resumed).numpy(), rest[:size])
+    other = stream(5)
+    with pytest.raises(
+        ValueError, match=r"3 batches of 4 rows into a pass, and batches have 5 rows now.*between passes"
+    ):
+        other.load_state_dict(state)
+    other.load_state_dict(state | {"place": 0})
+    given = training.Batches(data.DataLoader(np.arange(24), batch_sampler=data.BatchSampler(24, batch_size=6)))
+    given.load_state_dict(state)
+    assert next(given).tolist() == list(range(12, 18))
