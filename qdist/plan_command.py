@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qdist.backends.cuda.target import cuda_target
-from qdist.commands.checks import check_ranks, program_in
+from qdist.commands.checks import check_can_be_written, check_ranks, program_in
 from qdist.options import number, whole
 from qdist.plan.cost import SERVERS_OF_GPUS, Cluster, Machine
 from qdist.plan.levels import inside_bits
@@ -72,6 +72,9 @@ def add_plan_command(commands: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    for option, name in (("--html", options.html), ("--json", options.json)):
+        if name and (option, name) != ("--json", "-"):
+            check_can_be_written(name, option)
     circuit = program_in(options.file).remove_final_measurements()
     far = (options.ranks - 1).bit_length()
     check_ranks(circuit.num_qubits, options.ranks)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import qdist as qd
+from qdist import plan_command
 from qdist.backends.cuda.target import cuda_target
 from qdist.cli import main
 from qdist.plan.cost import Machine
@@ -115,6 +116,18 @@ def test_what_cannot_be_is_refused_in_one_line(ansatz: str, arguments: list[str]
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_files_that_cannot_be_written_are_refused_before_anything_is_planned(
+    ansatz: str, tmp_path: Path, capsys, monkeypatch, option: str
+) -> None:
+    monkeypatch.setattr(plan_command, "make_plan", lambda *_, **__: pytest.fail("this may take minutes"))
+    folder = tmp_path / "none"
+    assert main(["plan", ansatz, "--ranks", "2", option, str(folder / "plan")]) == 2
+    assert capsys.readouterr().err == f"qdist plan: {option} {folder / 'plan'}: there is no folder {folder}\n"
+    assert main(["plan", ansatz, "--ranks", "2", option, str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"qdist plan: {option} {tmp_path}: this is a folder; name a file in it\n"
 
 
 def test_wrong_numbers_are_refused(ansatz: str, capsys) -> None:

@@ -24,16 +24,16 @@ def program_in(path: str) -> Circuit:
     return circuit
 
 
-def check_can_be_written(name: str) -> None:
-    """Raises ValueError for an --output that cannot be: work of hours would end without it."""
+def check_can_be_written(name: str, option: str = "--output") -> None:
+    """Raises ValueError for a file that an option names and that cannot be: work of hours would end without it."""
     path = Path(name)
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise ValueError(f"--output {name}: there is no folder {folder}")
+        raise ValueError(f"{option} {name}: there is no folder {folder}")
     if path.is_dir():
-        raise ValueError(f"--output {name}: this is a folder; name a file in it")
+        raise ValueError(f"{option} {name}: this is a folder; name a file in it")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"--output {name}: no permission to write it")
+        raise ValueError(f"{option} {name}: no permission to write it")
 
 
 def check_ranks(num_qubits: int, ranks: int) -> None:
