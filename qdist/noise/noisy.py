@@ -7,7 +7,7 @@ which measures at its end. In trajectories an outcome that no test needs is whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import sqrt
 
@@ -169,47 +169,55 @@ class _Memory:
     def _controlled(self, instruction: Instruction) -> list[Instruction]:
         gate, qubits, params, _, condition = instruction
         tested = self._tested(condition)
-        holds = _holds(condition, tested)
-        if not tested or not holds.any():
-            return [instruction._replace(condition=())] if holds.any() else []
         if isinstance(gate, Channel):
             if len(qubits) + len(tested) > _MOST_TESTED:
                 raise CircuitError(
                     f"{gate.symbol} of {_named(qubits)} is under a condition of {len(tested)} classical bits: the "
                     f"qubits and bits of a channel are at most {_MOST_TESTED} together"
                 )
-            return [Instruction(_under(gate, holds), qubits + tuple(self.qubits[clbit] for clbit in tested))]
+            holds = _holds(condition, tested)
+            places = qubits + tuple(self.qubits[clbit] for clbit in tested)
+            return [Instruction(_under(gate, holds), places)] if holds.any() else []
         found = []
-        for bits in _cubes(holds):
-            controls = tuple(self.qubits[tested[k]] for k in bits)
-            value = sum(bit << place for place, bit in enumerate(bits.values()))
-            under = gate.controlled(len(bits), value) if bits else gate
-            found.append(Instruction(under, controls + qubits, params))
+        unmeasured = {clbit: 0 for test in condition for clbit in test.clbits if clbit not in tested}
+        for bits in _cubes(condition, unmeasured):
+            chosen = [clbit for clbit in tested if clbit in bits]
+            value = sum(bits[clbit] << place for place, clbit in enumerate(chosen))
+            under = gate.controlled(len(chosen), value) if chosen else gate
+            found.append(Instruction(under, tuple(self.qubits[clbit] for clbit in chosen) + qubits, params))
         return found
 
 
 def _holds(condition: Sequence[Condition], tested: Sequence[int]) -> NDArray[np.bool_]:
     """Whether the tests are true, by the values of the bits `tested`, the first as bit 0; all other bits are 0."""
-    values = np.arange(1 << len(tested))
-    bits = {clbit: values >> k & 1 for k, clbit in enumerate(tested)}
-    result = np.ones(len(values), np.bool_)
-    for test in condition:
-        other = np.zeros(len(values), np.bool_)
-        for place, clbit in enumerate(test.clbits):
-            other |= bits.get(clbit, 0) != test.value >> place & 1
-        result &= other != test.equal
+    bits = [0] * (1 + max([*tested, *(clbit for test in condition for clbit in test.clbits)]))
+    result = np.zeros(1 << len(tested), np.bool_)
+    for value in range(len(result)):
+        for place, clbit in enumerate(tested):
+            bits[clbit] = value >> place & 1
+        result[value] = all(test.holds(bits) for test in condition)
     return result
 
 
-def _cubes(holds: NDArray[np.bool_]) -> list[dict[int, int]]:
-    """Disjoint settings {bit: value} of some bits, which together are the indices that hold."""
-    if holds.all() or not holds.any():
-        return [{}] if holds.any() else []
-    low, high = np.split(holds, 2)
-    if np.array_equal(low, high):
-        return _cubes(low)
-    top = len(low).bit_length() - 1
-    return [{**bits, top: value} for value, half in enumerate((low, high)) for bits in _cubes(half)]
+def _cubes(condition: Sequence[Condition], known: Mapping[int, int]) -> Iterator[dict[int, int]]:
+    """Disjoint settings {classical bit: value} of some bits, which together are all where the tests are true and the
+    bits have the values that are known."""
+    bits, unequal = dict(known), []
+    for test in condition:
+        wanted = {clbit: test.value >> place & 1 for place, clbit in enumerate(test.clbits)}
+        if not test.equal:
+            unequal.append(wanted)
+        elif any(bits.setdefault(clbit, value) != value for clbit, value in wanted.items()):
+            return
+    for wanted in unequal:
+        if any(bits.get(clbit, value) != value for clbit, value in wanted.items()):
+            continue
+        for clbit, value in wanted.items():
+            if clbit not in bits:
+                yield from _cubes(condition, {**bits, clbit: 1 - value})
+                bits[clbit] = value
+        return
+    yield bits
 
 
 def _misread(up: float, down: float) -> Channel:

@@ -8,6 +8,7 @@ import qdist as qd
 from qdist.backends.errors import StateError
 from qdist.circuit import CircuitError
 from qdist.noise import jump_rows
+from qdist.noise.noisy import Noisy
 
 METHODS = ("trajectories", "density_matrix")
 
@@ -283,6 +284,19 @@ def test_the_else_of_a_register_takes_a_gate_a_bit() -> None:
     gates = [(gate.base.name, gate.num_controls) for gate, qubits, *_ in program._noisy.circuit if qubits[-1] in (1, 2)]
     assert sorted(gates) == [("h", 1), ("h", 2), ("h", 3), ("h", 4), ("rx", 4), ("ry", 2)]
     np.testing.assert_allclose(program.density_matrix(), sum(outcomes(circuit).values()), atol=1e-12)
+
+
+def test_conditions_of_registers_that_fit_no_table_are_planned() -> None:
+    circuit = qd.Circuit(3, 48).h(0)
+    for clbit in range(45):
+        circuit.measure(0, clbit)
+    with circuit.if_(range(48), 5) as unequal:
+        circuit.x(1)
+    with unequal:
+        circuit.h(2)
+    found = Noisy.of(circuit, recorded=True).circuit
+    gates = [gate.num_controls for gate, qubits, *_ in found if qubits[-1] in (1, 2)]
+    assert sorted(gates) == [*range(1, 46), 45]
 
 
 def test_what_takes_too_many_bits_is_refused() -> None:
