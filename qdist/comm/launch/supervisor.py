@@ -179,7 +179,7 @@ def _supervise(
             # Only this host's processes can be watched: one elsewhere may have ended before.
             among = "" if len(here) == ranks else " on this host"
             earlier = ended_before(Path(endings.name), first)
-            after = f", after {ranks_text(earlier)} had ended without an error" if earlier else ""
+            after = f", after {ranks_text(earlier)} had ended its program" if earlier else ""
             how = ": it ended with exit code 0 without leaving the job, as by os._exit(0)" if silent else ""
             print(
                 f"qdist run: rank {first} (pid {where['pid']} on {where['host']}) was the first to fail{among}{after}"
