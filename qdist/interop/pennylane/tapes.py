@@ -111,13 +111,13 @@ class TapeProgram:
         numbers = self._numbers(ops)
         try:
             if rows is None and not any(map(np.ndim, numbers)):
-                theta = np.array(numbers, np.float64).reshape(len(numbers))
+                theta = _real(np.array(numbers)).astype(np.float64, copy=False).reshape(len(numbers))
             else:
                 theta = np.empty(
                     (next((len(number) for number in numbers if np.ndim(number)), rows or 0), len(numbers))
                 )
                 for k, number in enumerate(numbers):
-                    theta[:, k] = number
+                    theta[:, k] = _real(np.asarray(number))
         except (TypeError, ValueError) as error:
             shapes = {np.shape(number) for number in numbers} - {()}
             if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
@@ -300,3 +300,12 @@ def _plain(number: Any) -> Any:
     while hasattr(number, "_value"):
         number = number._value
     return number.detach().cpu().numpy() if hasattr(number, "detach") else number
+
+
+def _real(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Angles that may be of a complex dtype. Raises TypeError where one has an imaginary part."""
+    if numbers.dtype.kind != "c":
+        return numbers
+    if np.any(numbers.imag):
+        raise TypeError(f"one is {numbers[numbers.imag != 0][0]}")
+    return numbers.real

@@ -3,6 +3,7 @@
 import cProfile
 import pstats
 import tomllib
+import warnings
 from collections import Counter
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -231,3 +232,17 @@ def test_a_repeated_tape_is_bound_without_asking_pennylane_anew_of_each_operatio
     assert calls["convert_to_numpy_parameters"] == 1, "PennyLane's own, of the vector-Jacobian product"
     # The preprocessing looks at each operation (is it accepted, is it differentiable), and binding takes each angle.
     assert calls["ours"] < 12 * count
+
+
+@pytest.mark.parametrize("angle", [0.3 + 0.1j, np.complex128(0.3 + 0.1j), np.array([0.2, 0.3 + 0.1j])])
+def test_imaginary_parts_of_angles_are_not_dropped(angle):
+    @qml.qnode(qml.device("qdist.qubit", wires=1))
+    def circuit(x):
+        qml.RX(x, wires=0)
+        return qml.expval(qml.Z(0))
+
+    with pytest.raises(qml.exceptions.DeviceError, match=r"are real numbers: one is \(?0\.3\+0\.1j"):
+        circuit(angle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(circuit(np.real(angle) + 0j), np.cos(np.real(angle)))
