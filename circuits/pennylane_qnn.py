@@ -56,7 +56,10 @@ def main(argv: list[str] | None = None) -> tuple[list[float], float]:
     args = parser.parse_args(argv)
 
     torch.manual_seed(args.seed)
-    device = qml.device(args.device, wires=args.qubits)  # The one line: any other device of PennyLane would do.
+    try:
+        device = qml.device(args.device, wires=args.qubits)  # The one line: any other device of PennyLane would do.
+    except qml.exceptions.DeviceError as error:
+        parser.error(f"--device {args.device}: {error}")
     model = classifier(device, args.qubits, args.layers)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     points, labels = moons(args.points, args.seed)

@@ -53,7 +53,10 @@ def main(argv: list[str] | None = None) -> list[float]:
     parser.add_argument("--seed", type=whole(0), default=1)
     args = parser.parse_args(argv)
 
-    device = qml.device(args.device, wires=args.spins)  # The one line: any other device of PennyLane would do.
+    try:
+        device = qml.device(args.device, wires=args.spins)  # The one line: any other device of PennyLane would do.
+    except qml.exceptions.DeviceError as error:
+        parser.error(f"--device {args.device}: {error}")
     energy = energy_of(device, args.spins, args.layers)
     shape = (args.layers, args.spins - 1)
     angles = qml.numpy.array(np.random.default_rng(args.seed).normal(0.1, 0.05, shape), requires_grad=True)

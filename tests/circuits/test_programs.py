@@ -78,8 +78,8 @@ WRONG = {
     ],
     "jax_vqe": ["--spins 0", "--spins 2", "--spins 5", "--steps 0"],
     "torch_hybrid": ["--qubits 0", "--layers 0", "--steps 0"],
-    "pennylane_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0", "--lr -1"],
-    "pennylane_qnn": ["--qubits 0", "--layers 0", "--points 0", "--batch 0", "--epochs 0"],
+    "pennylane_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0", "--lr -1", "--device foo"],
+    "pennylane_qnn": ["--qubits 0", "--layers 0", "--points 0", "--batch 0", "--epochs 0", "--device foo"],
     "qiskit_vqe": ["--spins 0", "--spins 1", "--spins 5", "--layers 0", "--steps 0"],
     "qiskit_qnn": ["--qubits 0", "--layers 0", "--points 0", "--batch 0", "--epochs 0"],
 }
