@@ -273,8 +273,8 @@ def _first_to_fail(order: list[set[int]], codes: dict[int, int], endings: Path) 
         return {failed[0]}
     well = {*left, *(rank for rank, code in codes.items() if code == 0 and rank not in joined)}
     broken = next((broken for ended in order if (broken := ended - well)), set())
-    silent = {rank for rank in broken if codes.get(rank) == 0}
-    # The launcher kills the others, maybe before anybody looks.
+    silent = {rank for rank, code in codes.items() if code == 0 and rank not in well}
+    # The launcher kills the others, maybe before anybody looks, and before the last thread of the silent one has ended.
     return silent if silent and all(codes.get(rank) in KILLED for rank in broken - silent) else broken
 
 
