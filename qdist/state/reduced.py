@@ -119,11 +119,15 @@ class ReducedStates(Shards):
 
 
 def reduced_fidelity(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """(Tr sqrt(sqrt(rho) sigma sqrt(rho)))^2 of two density matrices."""
-    values, vectors = np.linalg.eigh(first)
-    root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.conj().T
-    inner = np.clip(np.linalg.eigvalsh(root @ second @ root), 0, None)
-    return float(np.sqrt(inner).sum() ** 2)
+    """(Tr sqrt(sqrt(rho) sigma sqrt(rho)))^2 of two density matrices: the sum of the singular values of
+    sqrt(rho) sqrt(sigma), squared, since roots of rounding errors would be 1e-8 each."""
+    return float(np.linalg.svd(_root(first) @ _root(second), compute_uv=False).sum() ** 2)
+
+
+def _root(density: NDArray[Any]) -> NDArray[Any]:
+    values, vectors = np.linalg.eigh(density)
+    least = len(values) * np.finfo(np.float64).eps * values[-1]
+    return (vectors * np.sqrt(np.where(values > least, values, 0))) @ vectors.conj().T
 
 
 def _spectrum(sv: Shards, qubits: Sequence[int]) -> NDArray[np.float64]:
