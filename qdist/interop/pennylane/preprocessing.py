@@ -28,7 +28,7 @@ from pennylane.measurements import (
     VarianceMP,
 )
 from pennylane.operation import Operator
-from pennylane.ops import Conditional, MidMeasure
+from pennylane.ops import Conditional, MidMeasure, Sum
 from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript
 from pennylane.transforms import broadcast_expand, defer_measurements, split_to_single_terms
@@ -244,13 +244,18 @@ def _value(mp: MeasurementProcess, state: Any, num_wires: int) -> Any:
     """The value of a measurement in a state, or those in rows of states, computed in the framework of the state."""
     if mp.obs is None:
         return mp.process_state(state, qml.wires.Wires(range(num_wires)))
+    if isinstance(mp, ExpectationMP) and isinstance(mp.obs, Sum):  # On all of its wires its matrix may be too large.
+        return sum(_value(ExpectationMP(operand), state, num_wires) for operand in mp.obs.operands)
     # By the matrix, not by eigenvectors as PennyLane does: these have no derivatives where two eigenvalues are equal.
     math, wires = qml.math, list(mp.obs.wires)
+    matrix = math.cast(mp.obs.matrix(), math.get_dtype_name(state))
+    # The state is NumPy's where the circuit itself has nothing to differentiate.
+    state, matrix = math.coerce([state, matrix], like=math.get_interface(state, matrix))
     rows, own = math.shape(state)[:-1], 1 << len(wires)
     others = [wire for wire in range(num_wires) if wire not in wires]
     tensor = math.transpose(math.reshape(state, (-1, *(2,) * num_wires)), [0, *(1 + wire for wire in others + wires)])
     ket = math.reshape(tensor, (-1, (1 << num_wires) // own, own))
-    image = ket @ math.transpose(math.cast_like(mp.obs.matrix(), state), (1, 0))
+    image = ket @ math.transpose(matrix, (1, 0))
     mean = math.sum(math.real(math.conj(ket) * image), axis=(-2, -1))
     if isinstance(mp, VarianceMP):
         mean = math.sum(math.real(math.conj(image) * image), axis=(-2, -1)) - mean**2

@@ -410,6 +410,21 @@ def test_numbers_of_observables_are_differentiated(kind, rows):
             np.testing.assert_allclose(tensor.grad[index], (ends[0] - ends[1]) / 2e-5, atol=1e-8)
 
 
+def test_sums_of_trained_operators_take_no_matrix_of_all_their_wires():
+    torch = pytest.importorskip("torch")
+
+    @qml.qnode(qml.device("qdist.qubit", wires=16), interface="torch")
+    def circuit(c):
+        for wire in range(16):
+            qml.RX(0.1 * wire, wires=wire)
+        terms = [c[0] * qml.Hadamard(0), *(c[wire] * qml.Z(wire) for wire in range(1, 16))]
+        return qml.expval(qml.sum(*terms))
+
+    c = torch.ones(16, dtype=torch.float64, requires_grad=True)
+    circuit(c).backward()
+    np.testing.assert_allclose(c.grad, [np.sqrt(0.5), *np.cos(0.1 * np.arange(1, 16))], atol=1e-9)
+
+
 def test_second_derivatives_by_torch_are_no_zeros():
     torch = pytest.importorskip("torch")
 
