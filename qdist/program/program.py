@@ -263,7 +263,7 @@ class Program(Runner):
     ) -> NDArray[np.int64]:
         """`shots` basis states of ``qubits`` (all without) after the circuit: int64 indices, qubits[0] as bit 0.
 
-        Where the circuit is random every shot is a run of its own. params, progress: as for ``run``; seed,
+        Where the circuit is random, shots with the same outcomes are one run. params, progress: as for ``run``; seed,
         readout_error: as for ``expectation``.
         ``counts`` counts the circuit's classical bits.
         """
@@ -461,7 +461,7 @@ class Program(Runner):
         """How often each setting of the classical bits came (bit strings, highest bit first), or of the qubits where
         the circuit measures nothing.
 
-        Measurements that nothing follows are sampled from one run; otherwise each of the shots is a run of its own.
+        Measurements that nothing follows are sampled from one run; otherwise shots with the same outcomes are one run.
         params, progress: as for ``run``. seed: of the random numbers. A dict, which notebooks show as bars.
         """
         number = checks.checked_shots(shots)

@@ -26,9 +26,10 @@ from qdist.program.shortened import Shortened
 from qdist.program.source import Source
 from qdist.program.watch import Watch
 from qdist.program.workspace import Workspaces
-from qdist.progress import Progress, counted, is_shown
+from qdist.progress import Progress, is_shown
 from qdist.state.checking import same
 from qdist.state.checking.alike import check_ranks
+from qdist.state.measuring.branches import Branches
 from qdist.state.measuring.readout import Readout
 from qdist.state.outputs import Output, observables_of
 from qdist.state.perthread import PerThread
@@ -329,12 +330,17 @@ class Runner:
                 for state in states:
                     executor.run(state)
 
-    def runs(self, count: int, params: ParameterValues | None, rng: np.random.Generator) -> Iterator[StateVector]:
-        """So many runs with the same values, whatever other threads bind: each state is valid until the next."""
-        values, state = self.values(params), None
-        for _ in counted("shots", range(count), self.comm):
-            state = self.run_with(values, None, rng, state)
-            yield state
+    def runs(
+        self, count: int, params: ParameterValues | None, rng: np.random.Generator
+    ) -> Iterator[tuple[StateVector, NDArray[np.int64]]]:
+        """So many runs with the same values, whatever other threads bind: the state of all that had the same outcomes,
+        and their numbers. Each state is valid until the next."""
+        values, state, branches = self.values(params), None, Branches(count, rng)
+        with Progress("shots", count, shown=is_shown(self.comm)) as bar:
+            while branches.begin():
+                state = self.run_with(values, None, branches, state, progress=False)
+                yield state, branches.members
+                bar.advance(len(branches.members))
 
     def _fits(self, out: StateVector) -> bool:
         if not isinstance(out, StateVector):

@@ -20,7 +20,6 @@ from qdist.state.measuring.measure import Seed, generator
 from qdist.state.measuring.pictures import Counts
 from qdist.state.measuring.rotated import ReadoutError, flip_probabilities, flipped
 from qdist.state.measuring.shadows import Shadow, shadow
-from qdist.state.measuring.shots import written
 
 __all__ = ["check", "counts", "estimated", "sample", "shadow_of"]
 
@@ -74,8 +73,10 @@ def _one(
     if groups is not None:
         return groups.measured(program.evolved(params), shots, rng, flips)
     # The state of each run is at hand, and its exact values vary less than outcomes would.
-    states = program.runs(shots, params, rng)
-    return estimates.mean_of_runs(np.array([state.expectations(observables) for state in states]))
+    values = np.empty((shots, len(observables)))
+    for state, members in program.runs(shots, params, rng):
+        values[members] = state.expectations(observables)
+    return estimates.mean_of_runs(values)
 
 
 def sample(
@@ -86,8 +87,9 @@ def sample(
     chosen = checks.checked_qubits(qubits, program.num_qubits)
     flips = flip_probabilities(readout_error, program.num_qubits, program.comm)
     if program.is_random:
-        drawn = [state.sample(1, rng) for state in program.runs(number, params, rng)]
-        indices = np.concatenate(drawn) if drawn else np.zeros(0, np.int64)
+        indices = np.empty(number, np.int64)
+        for state, members in program.runs(number, params, rng):
+            indices[members] = state.sample(len(members), rng)
     else:
         indices = program.evolved(params).sample(number, rng)
     indices = flipped(indices, flips, rng)
@@ -104,12 +106,12 @@ def counts(program: Runner, shots: int, params: Any, seed: Seed) -> dict[str, in
         return program.run_with(program.values(params), None, rng, None).counts(shots, rng)
     measures = any(i.clbits for i in program.circuit)
     found: Counter[str] = Counter()
-    for state in program.runs(shots, params, rng):
+    for state, members in program.runs(checks.checked_shots(shots), params, rng):
         if measures:
             assert state.readout is not None, "the circuit is random"
-            found[written(state.readout.draw(state, rng))] += 1
+            found.update(state.readout.tallied(state, len(members), rng))
         else:
-            found.update(state.counts(1, rng, range(program.num_qubits)))
+            found.update(state.counts(len(members), rng, range(program.num_qubits)))
     return Counts(sorted(found.items()))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,9 +20,29 @@ from qdist.state.shards import Shards
 if TYPE_CHECKING:
     from qdist.comm import Communicator
 
-__all__ = ["Seed", "collapse", "drawn", "generator", "measure", "probabilities", "reset", "sample"]
+__all__ = [
+    "Outcomes",
+    "Seed",
+    "collapse",
+    "drawn",
+    "drawn_from",
+    "generator",
+    "measure",
+    "probabilities",
+    "reset",
+    "sample",
+]
 
 Seed: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Generator | None
+
+
+class Outcomes(ABC):
+    """What decides outcomes in the place of a seed."""
+
+    @abstractmethod
+    def outcome(self, weights: NDArray[np.float64]) -> int:
+        """One of them, with probabilities in proportion to the weights. The same on all ranks."""
+
 
 # Sampling draws a block of 2**_BLOCK_BITS neighbours first, then one of them; with more than 2**_MAX_BLOCKS_BITS of
 # them blocks grow instead. Both depend on the number of qubits alone, so that samples do too.
@@ -66,8 +87,8 @@ def drawn(sv: Shards, numbers: NDArray[np.int64], key: int) -> NDArray[np.int64]
     n, positions, shots = sv.num_qubits, sv.layout.positions, len(numbers)
     depth = max(min(n, _BLOCK_BITS), n - _MAX_BLOCKS_BITS)
     if depth == n:
-        return _draw(probabilities(sv, range(n)), numbers, key)
-    block = _draw(probabilities(sv, range(depth, n)), numbers, key)
+        return drawn_from(probabilities(sv, range(n)), numbers, key)
+    block = drawn_from(probabilities(sv, range(depth, n)), numbers, key)
     order = np.argsort(block.astype(np.uint16) if n - depth <= 16 else block, kind="stable")
     hit, starts = np.unique(block[order], return_index=True)
     bases = sv.layout.to_physical(hit << depth)
@@ -100,23 +121,24 @@ def collapse(sv: Shards, qubits: Sequence[int], outcome: int) -> float:
     return probability
 
 
-def measure(sv: Shards, qubits: Sequence[int], seed: Seed) -> int:
+def measure(sv: Shards, qubits: Sequence[int], seed: Seed | Outcomes) -> int:
     """Draw an outcome (qubits[0] is its bit 0) and collapse the state to it."""
-    key = _key(sv, seed, *qubits)
+    decide = _deciding(sv, seed, *qubits)
     outcome = 0
     for start in range(0, len(qubits), _TOGETHER):
         some = qubits[start : start + _TOGETHER]
         weights = probabilities(sv, some)
-        value = int(_draw(weights, np.array([start]), key)[0])
+        value = decide(weights, start)
         _project(sv, some, value, weights)
         outcome |= value << start
     return outcome
 
 
-def reset(sv: Shards, qubit: int, seed: Seed) -> None:
+def reset(sv: Shards, qubit: int, seed: Seed | Outcomes) -> None:
     """Measure a qubit, then flip it where it is 1."""
+    decide = _deciding(sv, seed, qubit)
     weights = probabilities(sv, (qubit,))
-    value = int(_draw(weights, np.array([0]), _key(sv, seed, qubit))[0])
+    value = decide(weights, 0)
     scale = 1 / math.sqrt(weights[value])
     position = sv.layout.positions[qubit]
     if position < sv.shard_bits:
@@ -133,7 +155,15 @@ def reset(sv: Shards, qubit: int, seed: Seed) -> None:
                 np.multiply(other, sv.dtype.type(scale), out=own)
 
 
-def _draw(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+def _deciding(sv: Shards, seed: Seed | Outcomes, *qubits: int) -> Callable[[NDArray[np.float64], int], int]:
+    """Draws an outcome from the weights of some of the qubits, by the number of the first of them."""
+    if isinstance(seed, Outcomes):
+        return lambda weights, first: seed.outcome(weights)
+    key = _key(sv, seed, *qubits)
+    return lambda weights, first: int(drawn_from(weights, np.array([first]), key)[0])
+
+
+def drawn_from(weights: NDArray[np.float64], shots: NDArray[np.int64], key: int) -> NDArray[np.int64]:
     """An index for each shot, with probabilities in proportion to the weights."""
     total = weights.sum()
     if not (total > 0 and math.isfinite(total)):

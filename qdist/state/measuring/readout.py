@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qdist.backends.errors import StateError
 from qdist.state.checking.checks import checked_shots
 from qdist.state.measuring.measure import Seed, sample
+from qdist.state.measuring.pictures import Counts
 from qdist.state.measuring.shots import tally
 from qdist.state.shards import Shards
 from qdist.tensorfile import parse_json
@@ -63,10 +64,20 @@ class Readout:
         if self.is_random:
             raise StateError(
                 "the state is that of one outcome of mid-circuit measurements or resets, so it does not "
-                "tell what other runs give: take compile(circuit).counts(shots), which runs the circuit for each shot; "
-                "counts(shots, qubits=range(state.num_qubits)) counts the qubits of this one state"
+                "tell what other runs give: take compile(circuit).counts(shots), which runs the circuit for other "
+                "outcomes too; counts(shots, qubits=range(state.num_qubits)) counts the qubits of this one state"
             )
-        return tally(sample(state, checked_shots(shots), seed), self.sources, len(self.bits))
+        return self.tallied(state, shots, seed)
+
+    def tallied(self, state: Shards, shots: int, seed: Seed) -> dict[str, int]:
+        """The same of so many runs that ended in this state."""
+        number, width = checked_shots(shots), len(self.bits)
+        if self.sources:
+            found = tally(sample(state, number, seed), self.sources, width)
+        else:
+            found = Counts({"0" * width: number} if number else {})
+        ones = sum(1 << clbit for clbit, bit in enumerate(self.bits) if bit and clbit not in self.sources)
+        return Counts((f"{int(bits, 2) | ones:0{width}b}", times) for bits, times in found.items()) if ones else found
 
 
 def _is_source(source: object, num_clbits: int, num_qubits: int) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from qdist.state.measuring.pictures import Counts
 
-__all__ = ["tally", "written"]
+__all__ = ["tally"]
 
 _CHARACTERS = 1 << 24
 """Of the bit strings that are made at a time."""
@@ -50,8 +50,3 @@ def tally(
         strings = (row.tobytes().decode() for row in text)
         counts.update(zip(strings, times[start : start + rows].tolist()))
     return Counts(sorted(counts.items()))
-
-
-def written(bits: tuple[int, ...]) -> str:
-    """Bits as text, the highest first."""
-    return "".join(map(str, bits))[::-1]
