@@ -1,5 +1,6 @@
 """Shots in random bases: what shots have in common is computed once, and nothing else changes."""
 
+import tracemalloc
 from functools import reduce
 
 import numpy as np
@@ -68,6 +69,18 @@ def test_states_too_large_to_be_gathered_give_the_same(monkeypatch) -> None:
     monkeypatch.setattr(type(sv.backend), "is_host", False)
     monkeypatch.setattr(shadows, "measured", None)
     np.testing.assert_array_equal(sv.shadow(50, seed=3).bits, together.bits)
+
+
+def test_a_large_state_takes_the_memory_of_one_more() -> None:
+    state = amplitudes(21).astype(np.complex64)
+    bases = np.random.default_rng(2).integers(0, 3, (12, 21), dtype=np.uint8)
+    tracemalloc.start()
+    try:
+        random_bases.measured(state, bases, key=3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.25 * state.nbytes  # a half, a quarter, ..., and one temporary array
 
 
 def test_a_state_of_zeros_is_refused() -> None:

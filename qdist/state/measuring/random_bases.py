@@ -7,6 +7,8 @@ rows of many shots are halved together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,9 +41,12 @@ def measured(amplitudes: NDArray[np.complexfloating], bases: NDArray[np.uint8], 
     """
     shots, qubits = bases.shape
     rows = _Rows(bases, key)
-    waiting = [(amplitudes, np.arange(shots), qubits)] if shots else []
+    # What an outcome leaves is computed when its turn comes, so that there is one array of each length at a time.
+    first: Callable[[], NDArray[Any]] = partial(np.asarray, amplitudes)
+    waiting = [(first, np.arange(shots), qubits)] if shots else []
     while waiting:
-        whole, some, left = waiting.pop()
+        left_over, some, left = waiting.pop()
+        whole = left_over()
         if not left or len(some) << left <= _FEW:
             rows.add(whole, some, left)
             continue
@@ -53,7 +58,7 @@ def measured(amplitudes: NDArray[np.complexfloating], bases: NDArray[np.uint8], 
             for bit in (0, 1):
                 chosen = some[(kinds == kind) & (bits == bit)]
                 if len(chosen):
-                    waiting.append((_projected(zero, one, kind, bit), chosen, left - 1))
+                    waiting.append((partial(_projected, zero, one, kind, bit), chosen, left - 1))
     rows.finish()
     return rows.outcomes
 
@@ -94,7 +99,8 @@ class _Rows:
     def add(self, whole: NDArray[Any], shots: NDArray[np.int64], left: int) -> None:
         """The amplitudes of the qubits that are left of each of these shots."""
         if left:
-            self._waiting.setdefault(left, []).append((whole, shots))
+            # A copy: a view would keep all that it is a part of.
+            self._waiting.setdefault(left, []).append((np.array(whole, np.complex128), shots))
             self._size += len(shots) << left
         if self._size > _TOGETHER:
             self.finish()

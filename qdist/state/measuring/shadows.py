@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qdist.backends.errors import StateError
+from qdist.backends.memory import check_copies
 from qdist.state.checking import checks
 from qdist.state.measuring.estimates import Estimate
 from qdist.state.measuring.expectation import Observable, as_hermitian_sum
@@ -77,6 +78,8 @@ def _samples(sv: Shards, bases: NDArray[np.uint8], key: int) -> NDArray[np.int64
     if not (norm > 0 and math.isfinite(norm)):
         raise StateError(f"the state's norm is {norm:g}; nothing can be drawn from it")
     if sv.num_qubits <= _GATHERED or (sv.comm.size == 1 and sv.backend.is_host):
+        needed, what = 2 * sv.dtype.itemsize << sv.num_qubits, f"a shadow of {sv.num_qubits} qubits"
+        check_copies(sv.comm, needed, what, "split the state over ranks, or ask for expectation(observable, shots=)")
         whole = gathered(sv, None)
         assert whole is not None, "every rank asked for it"
         return measured(whole, bases, key)
